@@ -1,19 +1,19 @@
-"""The exchange: hosts sum up the changes of rows, each its part of the vocabulary, and send one another only changes.
+"""The exchange: hosts sum changes of the rows, each for its part of the vocabulary, and send one another only changes.
 
-With more hosts, a fit must not move more bytes through any of them. So each host sweeps its shards, adds up their
-changes, and sends every other host the slice of the words that this one owns. The owner adds the slices, and sends the
-sum to all hosts, which apply it to their copies of the rows. With H hosts, (H - 1) / H of the rows' bytes leave and
-reach each of them in an iteration (reduce-scatter and all-gather; Thakur, Rabenseifner and Gropp 2005), and as changes
-are encoded (`encode`), a third of that or less. Changes are whole numbers (`Exchanges.integer_changes`), so that
-their sums do not depend on the order or the number of the hosts.
+The traffic of a host must not grow with the number of hosts. So each host sweeps its shards, adds up their changes, and
+sends every other host the changes of the words that the other host owns. The owner adds them to its changes, and sends
+the sum to all hosts, which apply it to their copies of the rows. With H hosts, each of them sends and receives
+(H - 1) / H of the rows' bytes per iteration (reduce-scatter and all-gather; Thakur, Rabenseifner and Gropp 2005);
+encoding the changes (`encode`) reduces this to a third or less. Changes are whole numbers
+(`Exchanges.integer_changes`), so their sums do not depend on the order or the number of the hosts.
 
-Driver and scheduler know of one task for an iteration, however many hosts there are: the first host passes its order on
-to all others, and returns their results as one.
+Driver and scheduler handle one task per iteration, however many hosts there are: the first host, the lead, passes the
+driver's order on to all others, and returns their results as one. A host is a worker process; `home` is its number.
 
-This is the one place where workers hold state between tasks. A state is never changed: a turn makes the next one, and
-the driver names the oldest that it still needs. All hosts have all rows; the local states of a host are a result of a
-task too (`Held`), so that a worker that retires hands them over. After other losses of a host, the driver begins anew
-from a checkpoint.
+Only here do workers hold state between tasks. A state is never changed: each turn creates the next one, and the driver
+names the oldest state that it still needs. All hosts have all rows. The local states of a host are also the result of a
+task (`Held`), so a worker that retires hands them over. If a host is lost in any other way, the driver starts another
+exchange from a checkpoint.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ R = TypeVar("R")
 Integers: TypeAlias = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 AnyExchanges: TypeAlias = Exchanges[Any, Any, Any, Any]
 
-LEAD = 0  # The host that takes orders for all of them
-POLL_SECONDS = 0.5  # Seconds between two looks for whether the exchange was given up
+LEAD = 0  # The host that receives the driver's orders and passes them on
+POLL_SECONDS = 0.5  # Seconds between two checks whether the exchange was abandoned
 
-NO_LOCK = nullcontext()  # Where nobody else adds to the same numbers
+NO_LOCK = nullcontext()  # For numbers to which only one thread adds
 LEVEL = 1  # Zstandard's fastest level: higher ones take more time than they save at 100 Mbit/s
-# How many numbers there are, how many of them are not zero, and in how many planes these follow
+# Number of values, number of values other than zero, and number of byte planes that follow
 _HEADER = struct.Struct("<QQB")
 
 
 class Kind(IntEnum):
     """Contents of a message."""
 
-    ORDER = 0  # What the receiver is to do, pickled
-    SLICES = 1  # Changes of the receiver's words, over the shards of the sender
-    SUMS = 2  # Changes of the sender's words, over all shards
+    ORDER = 0  # An order for the receiver, pickled
+    SLICES = 1  # Changes of words that the receiver owns, summed over the sender's shards
+    SUMS = 2  # Changes of words that the sender owns, summed over all shards
     TURNED = 3  # Result of an order to turn, or its error, pickled
     SCORED = 4  # Result of an order to score, or its error, pickled
     ANSWERED = 5  # Answers to a question about rows, or the error, pickled
@@ -83,8 +83,8 @@ class Message(NamedTuple):
     turn: int
     kind: Kind
     sender: int
-    number: int  # Number among the messages of its sender, as it may arrive twice
-    parts: tuple[bytes, ...]  # Of changes an array each, in the order of `Exchanges.integer_changes`
+    number: int  # Number among the sender's messages, since a message may arrive twice
+    parts: tuple[bytes, ...]  # Contents; for changes, an array each, in the order of `Exchanges.integer_changes`
 
 
 class HostLostError(ClusterError):
@@ -95,7 +95,7 @@ Send: TypeAlias = Callable[[Message], "Future[None]"]
 
 
 class Links(Protocol):
-    """The ways from a host to all others."""
+    """Connections from a host to all others."""
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -105,16 +105,16 @@ class Links(Protocol):
         """Return whether this task runs where the messages of a host arrive."""
 
     def open(self) -> Send:
-        """Begin to receive messages in this process, which go to `deliver`; return what sends messages from here.
+        """Begin to pass messages that reach this process to `deliver`; return the function that sends messages.
 
         A delayed message is sent again until the exchange is abandoned.
         """
 
     def leave_thread(self) -> None:
-        """Let other tasks have the thread of this one, which is going to wait for other hosts."""
+        """Free the thread of this task for other tasks while it waits for other hosts."""
 
     def when_released(self, leave: Callable[[], None]) -> None:
-        """Have a function called once nobody needs the result of this task any more."""
+        """Call a function once the result of this task is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +150,12 @@ class Order:
     global_state: GlobalState
     stream: Stream
     sample: DocumentSample | None
-    scores: ScoreOrder | None  # What hosts score while changes travel
+    scores: ScoreOrder | None  # Scores to compute while changes are in transit
 
 
 @dataclass(frozen=True)
 class Question:
-    """Something to find out about the rows of a state, by each host about the words that it owns."""
+    """A question about the rows of a state, which each host answers for the words that it owns."""
 
     answer: ClassVar = Kind.ANSWERED
     turn: int  # Number of the state
@@ -182,9 +182,9 @@ class HostState:
 
 
 class Held:
-    """The states of a host as the result of a task; another worker receives the local states of that moment.
+    """The states of a host as the result of a task, which pickles as the local states of that moment.
 
-    So the scheduler moves them when a worker retires, and hears of no turn.
+    So the scheduler moves them to another worker when a worker retires, and need not know about turns.
     """
 
     def __init__(self, token: str, home: int, states: dict[int, HostState]) -> None:
@@ -200,17 +200,17 @@ class Held:
         try:
             return self._states[turn]
         except KeyError:
-            raise HostLostError("a state was lost with an exchange that was given up") from None
+            raise HostLostError("a state was lost with an exchange that was abandoned") from None
 
 
 def _held(token: str, home: int, states: dict[int, HostState]) -> Held:
-    """Return what a host holds, which a worker short of memory may have put on disk in the meantime."""
+    """Return the states of a host, which a worker short of memory may have pickled to disk in the meantime."""
     host = _hosts.get((token, home))
     return Held(token, home, states) if host is None else host.held
 
 
 class Host:
-    """A host: its shards, its states, and the messages that wait for it."""
+    """A host: its shards, its states, and the messages that it has yet to process."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class Host:
         self._changed = threading.Condition()
         self._orders: deque[AnyOrder] = deque()
         self._inbox: dict[tuple[int, Kind], dict[int, tuple[bytes, ...]]] = {}
-        # Senders and numbers of messages that have arrived, by turn; a message of a turn before the oldest is too late
+        # Senders and numbers of messages that have arrived, by turn; messages for turns before the oldest are ignored
         self._arrived: dict[int, set[tuple[int, int]]] = {}
         self._oldest, self._numbers = 0, itertools.count()
         self._closed = False
@@ -249,7 +249,7 @@ class Host:
         threading.Thread(target=self._obey, name=f"collapsium-host-{home}", daemon=True).start()
 
     def deliver(self, message: Message) -> None:
-        """Have a message wait for the turn that takes it, or an order for the turns before; once, if it comes again."""
+        """Queue a message until its turn needs it, or an order until earlier orders are done; ignore repetitions."""
         with self._changed:
             key = (message.sender, message.number)
             if message.turn < self._oldest or key in self._arrived.setdefault(message.turn, set()):
@@ -262,13 +262,13 @@ class Host:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Give up: whatever waits raises an error."""
+        """Abandon the exchange: every thread that waits for a message raises an error."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
 
     def command(self, order: AnyOrder) -> None:
-        """Have all hosts follow an order."""
+        """Send an order to all hosts."""
         order_bytes = pickle.dumps(order)
         for home in range(len(self.links.addresses)):
             self._send(home, order.turn, Kind.ORDER, order_bytes)
@@ -284,7 +284,7 @@ class Host:
         return [results[home] for home in homes]
 
     def _obey(self) -> None:
-        """Follow orders until the exchange is given up."""
+        """Follow orders until the exchange is abandoned."""
         while True:
             with self._changed:
                 while not self._orders and not self._closed:
@@ -304,7 +304,7 @@ class Host:
                     answer = pickle.dumps(self._score(order))
                 case Question():
                     answer = pickle.dumps(self._answers(order))
-        # The task at the lead raises it.
+        # The lead's task raises the error.
         except BaseException as error:
             answer = _pickled(error)
         self._send(LEAD, order.turn, order.answer, answer)
@@ -317,7 +317,7 @@ class Host:
         return None
 
     def _turn(self, order: Order) -> Turned:
-        """Sweep the shards, exchange their changes, and make the next state."""
+        """Sweep the shards, exchange their changes, and create the next state."""
         state = self.held.state(order.turn)
         for number in [number for number in self._states if number < order.keep]:
             del self._states[number]
@@ -358,7 +358,7 @@ class Host:
         return answers
 
     def _in_threads(self, call: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Call a function for each item, as soon as it is there; return the results in the order of the items."""
+        """Call a function for each item as soon as it is available; return the results in the order of the items."""
         if self.part.threads == 1:
             return [call(item) for item in items]
         with ThreadPoolExecutor(self.part.threads) as threads:
@@ -367,7 +367,7 @@ class Host:
     def _sweep(
         self, state: HostState, order: Order, kinds: Mapping[str, IntegerChange], changes: Mapping[str, Array]
     ) -> tuple[dict[int, Swept], dict[int, Delta]]:
-        """Sweep the shards and add up their changes; return local states, and each shard's sums without words."""
+        """Sweep the shards and add up their changes; return their local states, and each shard's sums without words."""
         part, adding = self.part, threading.Lock()
         folders = dict(zip(part.numbers, part.scratch, strict=True))
 
@@ -392,8 +392,8 @@ class Host:
 
     def _exchange(self, order: Order, changes: Sequence[Integers]) -> None:
         """Replace the changes of the host's shards by the changes of all hosts."""
-        homes, own, turn, adding = len(self.links.addresses), self._home, order.turn, threading.Lock()
-        others = [(own + distance) % homes for distance in range(1, homes)]
+        homes, this_host, turn, adding = len(self.links.addresses), self._home, order.turn, threading.Lock()
+        other_hosts = [(this_host + distance) % homes for distance in range(1, homes)]
 
         def encoded(owner: int) -> tuple[bytes, ...]:
             low, high = self._owned[owner]
@@ -403,7 +403,7 @@ class Host:
             return self._send(owner, turn, Kind.SLICES, *encoded(owner))
 
         def add_slices(message: tuple[int, tuple[bytes, ...]]) -> None:
-            low, high = self._owned[own]
+            low, high = self._owned[this_host]
             for values, part in zip(changes, message[1], strict=True):
                 add_encoded(part, values[low:high], adding)
 
@@ -413,13 +413,13 @@ class Host:
                 values[low:high] = 0
                 add_encoded(part, values[low:high])
 
-        sending = self._in_threads(send_slices, others)
-        self._in_threads(add_slices, self._arriving(turn, Kind.SLICES, others))
-        sums = encoded(own) if others else ()
-        sending += [self._send(receiver, turn, Kind.SUMS, *sums) for receiver in others]
+        sending = self._in_threads(send_slices, other_hosts)
+        self._in_threads(add_slices, self._arriving(turn, Kind.SLICES, other_hosts))
+        sums = encoded(this_host) if other_hosts else ()
+        sending += [self._send(receiver, turn, Kind.SUMS, *sums) for receiver in other_hosts]
         if order.scores is not None:
             self._follow(order.scores)
-        self._in_threads(put_sums, self._arriving(turn, Kind.SUMS, others))
+        self._in_threads(put_sums, self._arriving(turn, Kind.SUMS, other_hosts))
         for future in sending:
             if future is not None:
                 self._wait_for(future)
@@ -429,11 +429,11 @@ class Host:
         missing = set(senders)
         while missing:
             with self._changed:
-                while not (here := missing & self._inbox.get((turn, kind), {}).keys()):
+                while not (present := missing & self._inbox.get((turn, kind), {}).keys()):
                     self._require_open()
                     self._changed.wait(POLL_SECONDS)
-                arrived = [(sender, self._inbox[turn, kind][sender]) for sender in sorted(here)]
-                missing -= here
+                arrived = [(sender, self._inbox[turn, kind][sender]) for sender in sorted(present)]
+                missing -= present
                 if not missing:
                     del self._inbox[turn, kind]
             yield from arrived
@@ -463,8 +463,8 @@ class Host:
                 parts[name] = change(values if kind.steps == 1 else values / kind.steps, *kind.dims)
             delta = Delta(parts, {"word": np.arange(block.high - block.low)})
             bands = band_bounds(block.high - block.low) + block.low
-            own = slice(*(int(np.searchsorted(bands[:-1], end)) for end in (first, last)))
-            rows, folded = self.part.model.fold(block.rows, delta, order.global_state, own)
+            owned_bands = slice(*(int(np.searchsorted(bands[:-1], end)) for end in (first, last)))
+            rows, folded = self.part.model.fold(block.rows, delta, order.global_state, owned_bands)
             ids = {dim: ids + block.low if dim == BAND else ids for dim, ids in folded.ids.items()}
             sums = sums + Delta(folded.parts, ids)
             blocks.append(Block(block.low, block.high, rows, Delta()))
@@ -484,7 +484,7 @@ def _add_rows(table: Integers, rows: Array, values: Integers) -> None:
 
 
 def grouped(by_shard: Mapping[int, Delta], size: int) -> list[tuple[int, Delta]]:
-    """Return the sums of complete groups of neighbours, and the deltas of other shards, each with its first shard."""
+    """Return the sums of complete groups of neighbouring shards, and the other deltas, each with its first shard."""
     sums: list[tuple[int, Delta]] = []
     for _, group in itertools.groupby(sorted(by_shard), key=lambda number: number // size):
         numbers = list(group)
@@ -496,7 +496,7 @@ def grouped(by_shard: Mapping[int, Delta], size: int) -> list[tuple[int, Delta]]
 
 
 def summed(sums: Iterable[tuple[int, Delta]], size: int, shards: int) -> Delta:
-    """Return the sum over all shards, from the `grouped` ones of all hosts: groups are added as a tree, two by two."""
+    """Return the sum over all shards from the `grouped` sums of all hosts: a binary tree of groups."""
     tree: list[tuple[int, Delta]] = []
     ordered = sorted(sums, key=lambda item: item[0])
     for number, group in itertools.groupby(ordered, key=lambda item: item[0] // size):
@@ -509,13 +509,13 @@ def summed(sums: Iterable[tuple[int, Delta]], size: int, shards: int) -> Delta:
 
 
 def kernels(family: AnyFamily, global_state: GlobalState) -> tuple[AnyKernel, ...]:
-    """Return the kernels that encode and add a family's changes; none if they are no whole numbers."""
+    """Return the kernels that encode and add a family's changes; none if these are not whole numbers."""
     changes = family.integer_changes(global_state) if isinstance(family, Exchanges) else None
     return () if changes is None else planes.KERNELS
 
 
 def encode(values: Integers) -> bytes:
-    """Return whole numbers of 32 or 64 bits as bytes, which do not depend on the number of bits."""
+    """Encode whole numbers of 32 or 64 bits; equal numbers of either type give equal bytes."""
     from numcodecs import zstd
 
     flat, sums = np.ascontiguousarray(values).reshape(-1), np.zeros(2, np.int64)
@@ -534,7 +534,7 @@ def encode(values: Integers) -> bytes:
 
 
 def add_encoded(data: bytes, values: Integers, adding: AbstractContextManager[object] = NO_LOCK) -> None:
-    """Add the numbers of encoded bytes to as many contiguous values, while `adding`."""
+    """Add encoded numbers to as many contiguous values, while holding the lock `adding`."""
     from numcodecs import zstd
 
     size, others, count = _HEADER.unpack_from(data)
@@ -567,16 +567,16 @@ def join(
     shards: Sequence[AnyShard | ShardOnDisk],
     heldout: Sequence[AnyShard | ShardOnDisk],
     warm: Sequence[WarmSource],
-    given: GlobalState | Sequence[Block],
+    begin: GlobalState | Sequence[Block],
     swept: Sequence[Swept],
 ) -> Held:
-    """Task: take part in an exchange, from given blocks or from the state before the first document."""
+    """Task: take part in an exchange that begins from blocks, or from a global state before any document was read."""
     # Dask runs the task again elsewhere if the worker is lost.
     _require_at(links, home)
-    if isinstance(given, GlobalState):
-        blocks = [tasks.empty_block(part.model, low, high, given) for low, high in itertools.pairwise(part.bounds)]
+    if isinstance(begin, GlobalState):
+        blocks = [tasks.empty_block(part.model, low, high, begin) for low, high in itertools.pairwise(part.bounds)]
     else:
-        blocks = list(given)
+        blocks = list(begin)
     state = HostState(blocks, dict(zip(part.numbers, swept, strict=False)))
     host = _hosts[token, home] = Host(token, home, links, part, shards, heldout, warm, state)
     links.when_released(lambda: _forget((token, home), host))
@@ -584,38 +584,38 @@ def join(
 
 
 def leave(token: str) -> None:
-    """Give an exchange up, and forget its states."""
+    """Abandon an exchange, and drop its states."""
     for key, host in [*_hosts.items()]:
         if key[0] == token:
             _forget(key, host)
 
 
 def _forget(key: tuple[str, int], host: Host) -> None:
-    """Have a host give up and lose its states; another one may have taken its place."""
+    """Close a host and drop its states; do not drop another host that has replaced it."""
     host.close()
     if _hosts.get(key) is host:
         del _hosts[key]
 
 
 def interrupt(token: str) -> None:
-    """Have no turn of an exchange wait any more; its states stay."""
+    """Abandon the turns of an exchange that are waiting, but retain its states."""
     for key, host in [*_hosts.items()]:
         if key[0] == token:
             host.close()
 
 
 def has_ended(token: str) -> bool:
-    """Return whether no host of this process takes part in an exchange any more."""
+    """Return whether this process no longer has a host of an exchange."""
     return all(key[0] != token for key in [*_hosts])
 
 
 def deliver(message: Message) -> None:
-    """Give a message to its host, in this process."""
+    """Pass a message to its host in this process."""
     _host(message.token, message.home).deliver(message)
 
 
 def turn(token: str, order: Order, shards: int) -> Delta:
-    """Task: a turn of all hosts; return the sums over all shards that the update of the global state takes."""
+    """Task: have all hosts take a turn; return the sums over all shards that the global update needs."""
     lead = _lead(token)
     lead.command(order)
     hosts: list[Turned] = lead.answers(order.turn, Kind.TURNED)
@@ -626,7 +626,7 @@ def turn(token: str, order: Order, shards: int) -> Delta:
 
 
 def score(token: str, order: ScoreOrder, is_ordered: bool) -> list[Score]:
-    """Task: the scores of all shards, which may be part of the order to turn."""
+    """Task: return the scores of all shards; order them first unless they were part of a turn (`is_ordered`)."""
     lead = _lead(token)
     if not is_ordered:
         lead.command(order)
@@ -634,32 +634,32 @@ def score(token: str, order: ScoreOrder, is_ordered: bool) -> list[Score]:
 
 
 def ask(token: str, question: Question) -> list[Any]:
-    """Task: the answers to a question about the rows of all words, in the order of the vocabulary."""
+    """Task: return the answers to a question about the rows of all words, in the order of the vocabulary."""
     lead = _lead(token)
     lead.command(question)
     return [answer for answers in lead.answers(question.turn, Kind.ANSWERED) for answer in answers]
 
 
 def swept_of(held: Held, turn: int, number: int) -> Swept:
-    """Task: the local state of a shard."""
+    """Task: return the local state of a shard."""
     return held.state(turn).swept[number]
 
 
 def block_of(token: str, turn: int, number: int) -> Block:
-    """Task: a block of the vocabulary, from any host."""
+    """Task: return a block of the vocabulary, which every host has."""
     host = next((host for key, host in [*_hosts.items()] if key[0] == token), None) or _host(token, -1)
     return host.held.state(turn).blocks[number]
 
 
 def _lead(token: str) -> Host:
-    """Return the lead of an exchange to a task, unless its worker is gone: several may share a process."""
+    """Return the lead of an exchange; raise an error if its worker is lost, as several workers may share a process."""
     lead = _host(token, LEAD)
     _require_at(lead.links, LEAD)
     return lead
 
 
 def _pickled(error: BaseException) -> bytes:
-    """Return an error as bytes, with the place where it occurred; another one where it has no such form."""
+    """Pickle an error with its traceback as a note; an error that cannot be pickled becomes a `RuntimeError`."""
     error.add_note(f"in another thread: {traceback.format_exc()}")
     try:
         data = pickle.dumps(error)
@@ -671,7 +671,7 @@ def _pickled(error: BaseException) -> bytes:
 
 
 def _require_at(links: Links, home: int) -> None:
-    """Raise an error in the task of a worker that is gone, which Dask gives to another one."""
+    """Raise an error if Dask has moved this task from a lost worker to another one."""
     if not links.is_at(home):
         raise HostLostError("a worker was lost, and another one runs its task")
 

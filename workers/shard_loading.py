@@ -43,9 +43,9 @@ def load_shard(
 ) -> AnyShard | ShardOnDisk:
     """Read a shard and check its digest; return it in memory or, with a scratch folder, in spill files."""
     shard = with_all_words(reference.load(**document_parts(model, design)), reference.words)
-    # With scratch files memory is short. Fits may share a worker, so that each task sets it anew.
+    # Scratch files mean that memory is short. Fits may share a worker, so each task sets this again.
     buffers.pool.lean = scratch is not None
-    # Arrow would never give back the memory that decompression took.
+    # Otherwise Arrow would never return the memory that decompression used.
     pa.default_memory_pool().release_unused()
     if scratch is None and reserve:
         buffers.pool.reserve([int(reserve * shard.pairs)] * 2, reference.record.sha256)
@@ -57,7 +57,7 @@ def document_parts(
 ) -> dict[str, Any]:
     """Return the keyword arguments of `Shard.of` and `ShardReference.load` for the parts of documents a family uses.
 
-    `design` is the design that a fit or a model has, as `Predicts.design` returns it.
+    `design` is the design of a fit or a model, as `Predicts.design` returns it.
     """
     return {
         "labelled": model is not None and model.uses_labels,

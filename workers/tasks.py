@@ -31,7 +31,7 @@ from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 AnyStochastic: TypeAlias = Stochastic[Any, Any, Any, Any]
 Local: TypeAlias = LocalState | Arrays  # A local state, or its arrays where it was spilled
-SHARD_SECONDS = "shard "  # Prefix of the names under which a delta has the seconds of single shards
+SHARD_SECONDS = "shard "  # Prefix of the names under which a delta stores the seconds of single shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,13 @@ class Score:
 
 
 class WarmSource(Protocol):
-    """Reader of another run's results for a shard; small, as it travels with the task."""
+    """Reader of another run's results for a shard; small, because it is sent with the task."""
 
     def arrays(self, shard: AnyShard, stream: Stream) -> Arrays:
         """Return the run's proportions and probabilities for a shard, as `Family.start` takes them."""
 
     def local(self, shard: AnyShard) -> Arrays | None:
-        """Return the local state that the run saved of this shard; None where the fit does not continue from it."""
+        """Return the local state that the run saved for this shard; None if the fit does not continue from it."""
 
 
 def empty_block(model: AnyFamily, low: int, high: int, global_state: GlobalState) -> Block:
@@ -133,7 +133,7 @@ def sweep(
         local, last = model.sweep(shard, local, rows, global_state, stream)
     delta = last
     for number in range(1, times):
-        # By the last sweep alone: the rows have the changes of those before.
+        # Advance by the last sweep alone: the rows already contain the changes of earlier sweeps.
         rows, global_state = model.advance(rows, last, global_state)
         local, last = model.sweep(shard, local, rows, global_state, stream.at(purpose=f"again {number}"))
         delta = delta.then(last)
@@ -182,7 +182,7 @@ def fold_in_shard(
     global_state: GlobalState,
     stream: Stream,
 ) -> Swept:
-    """Return the local state of a training shard's documents, fitted with the model fixed."""
+    """Fit the local state of a training shard's documents with the model held fixed."""
     shard = open_shard(shard)
     local = fold_in(model, shard, blocks, global_state, stream)
     return Swept(_spilled(local, scratch), Delta())
@@ -216,7 +216,7 @@ def gather(blocks: Sequence[Block], words: npt.NDArray[np.integer], *, complete:
 
 
 def without_delta(swept: Swept) -> Swept:
-    """Return a sweep's local state alone, so that its delta's memory is freed before the next sweep."""
+    """Return a sweep's local state without its delta, whose memory is then freed before the next sweep."""
     return Swept(swept.local, Delta())
 
 
@@ -236,20 +236,20 @@ def add(deltas: Sequence[Delta | Swept]) -> Delta:
 
 
 def received(result: Delta | Swept) -> Delta:
-    """Return a delta as it is; it has come to the worker that runs this task."""
+    """Return a delta unchanged; the task serves to move it to the worker that runs this task."""
     return _deltas([result])[0]
 
 
 def is_there(result: object) -> None:
-    """Do nothing, once another task has its result."""
+    """Do nothing; the task ends once another task's result exists."""
 
 
 def prefetch(blocks: Sequence[Block]) -> None:
-    """Do nothing; blocks have come to the worker that runs this task, for the tasks after it."""
+    """Do nothing; the task serves to move blocks to the worker that runs it, for later tasks."""
 
 
 def fold(model: AnyFamily, block: Block, deltas: Sequence[Delta | Swept], global_state: GlobalState) -> Block:
-    """Return a block of the vocabulary after deltas, the root of the reduction's tree; other sums are passed on."""
+    """Add deltas to a block of the vocabulary, at the root of the reduction's tree; other sums are passed on."""
     began = time.perf_counter()
     delta = total(_deltas(deltas))
     by_word = delta.with_dim("word")
@@ -268,7 +268,7 @@ def _deltas(results: Sequence[Delta | Swept]) -> list[Delta]:
 
 
 def swept_rows(block: Block) -> Block:
-    """Return a block without the fields declared by `block_only`, which do not travel to the sweeps."""
+    """Return a block without the fields declared by `block_only`, which sweeps do not need."""
     return replace(block, rows=block.rows.of_words(slice(None), complete=False))
 
 
@@ -334,7 +334,7 @@ def fold_in(
     global_state: GlobalState,
     stream: Stream,
 ) -> LocalState:
-    """Return the local state of unseen documents, fitted with the model fixed."""
+    """Fit the local state of unseen documents with the model held fixed."""
     rows = gather(blocks, shard.words)
     local: LocalState = model.fold_in(shard, rows, global_state, stream.at(place=shard.number))
     return local

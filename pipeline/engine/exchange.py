@@ -1,7 +1,7 @@
-"""The driver's side of an exchange between hosts: it begins with a state, and each turn makes the next one.
+"""The driver's side of an exchange between hosts: it begins with a state, and each turn creates the next state.
 
-The worker processes of `Executor.links` are the hosts. Blocks and local states stay with them, and become futures when
-a checkpoint, a model or a score needs them.
+The worker processes of `Executor.links` are the hosts. Blocks and local states remain on them; the driver creates
+futures for these only when a checkpoint, a model or a score needs them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class HeldParts(Sequence[Future[T]], Generic[T]):
-    """Parts of the state after a turn, which hosts hold; each is submitted as a future when it is looked up."""
+    """Parts of the state after a turn, which remain on the hosts; looking one up submits a future for it."""
 
     def __init__(self, owner: Exchange, turn: int, size: int, submit: Callable[[int], Future[T]]) -> None:
         self.exchange, self.turn, self._size, self._submit = owner, turn, size, submit
@@ -63,7 +63,7 @@ class Turn:
     swept: HeldParts[tasks.Swept]  # The shards' next local states
 
     def sums(self, executor: Executor) -> Delta:
-        """Wait for the sums that the update of the global state takes."""
+        """Wait for the sums that the update of the global state needs."""
         return executor.collect([self.turned], self.links)[0]
 
 
@@ -73,7 +73,7 @@ class Exchange:
     def __init__(self, problem: Problem, state: State, links: exchange.Links, family: exchange.AnyExchanges) -> None:
         self._problem, self.links, self._token = problem, links, secrets.token_hex(8)
         executor = problem.executor
-        # A state in use holds the exchange. Once no state is, hosts forget theirs.
+        # States refer to the exchange. Once the driver has dropped all of them, the hosts drop theirs.
         self._leave = weakref.finalize(self, executor.tell, exchange.leave, self._token)
         self._leave.atexit = False
         given: GlobalState | list[Future[tasks.Block]] = [*state.blocks] if state.swept else problem.global_state
@@ -96,8 +96,8 @@ class Exchange:
             swept = [local[number] for number in numbers] if local else []
             inputs: tuple[object, ...] = (self._token, home, links, part, shards, heldout, warm, given, swept)
             self._held.append(executor.submit(exchange.join, *inputs, home=home))
-        there = [executor.submit(tasks.is_there, held, home=home, strict=True) for home, held in enumerate(self._held)]
-        executor.collect(there)
+        placed = [executor.submit(tasks.is_there, held, home=home, strict=True) for home, held in enumerate(self._held)]
+        executor.collect(placed)
 
     @staticmethod
     def begun(problem: Problem, state: State) -> Exchange | None:
@@ -119,7 +119,7 @@ class Exchange:
     def submit(
         self, state: State, last: State | None, stream: Stream, sample: DocumentSample | None, *, scored: bool = False
     ) -> Turn:
-        """Submit a turn from a state, which may be scored too; the `last` one is needed until the next is there."""
+        """Submit a turn from a state, which may be scored too; hosts retain the earlier state `last` until it ends."""
         problem, token, submit = self._problem, self._token, self._problem.executor.submit
         turn = self.turn_of(state) + 1
         keep = turn - 1 if last is None else min(self.turn_of(last), turn - 1)
@@ -129,13 +129,13 @@ class Exchange:
         turned = submit(exchange.turn, token, order, len(problem.shards), home=exchange.LEAD, strict=True)
 
         def block(number: int) -> Future[tasks.Block]:
-            # Where tasks on a block run, as all hosts have it: elsewhere it would travel to them.
+            # All hosts have the block. A future at the home of the block's tasks avoids sending it there.
             homes, home = self._present_homes(), problem.block_home(number)
             home = home if home in homes else homes[number % len(homes)]
             return submit(exchange.block_of, token, turn, number, home=home, strict=True)
 
         def swept(number: int) -> Future[tasks.Swept]:
-            # A copy elsewhere, which other tasks would then use, knows no later turn.
+            # Other tasks would use a copy on another worker, which does not have later states.
             host = self._home(number)
             home = self._present_home(host)
             return submit(exchange.swept_of, self._held[host], turn, number, home=home, strict=home is not None)
@@ -155,31 +155,31 @@ class Exchange:
         return [submit(exchange.score, self._token, order, is_ordered, home=exchange.LEAD, strict=True)]
 
     def ask(self, state: State, find: Callable[[AnyFamily, tasks.Block], list[T]]) -> Future[list[T]]:
-        """Submit a question about the rows of a state, which each host answers of its part of the vocabulary."""
+        """Submit a question about the rows of a state, which each host answers for its part of the vocabulary."""
         question = exchange.Question(self.turn_of(state), find)
         return self._problem.executor.submit(exchange.ask, self._token, question, home=exchange.LEAD, strict=True)
 
     def turn_of(self, state: State) -> int:
-        """Return the number that the hosts have of a state; 0 of the one that the exchange began with."""
+        """Return the number of a state on the hosts; 0 for the state with which the exchange began."""
         return state.blocks.turn if isinstance(state.blocks, HeldParts) and state.blocks.exchange is self else 0
 
     def interrupt(self) -> None:
-        """Have no turn wait any more; what the hosts hold stays."""
+        """Abandon turns that are waiting; the hosts retain their states."""
         self._problem.executor.tell(exchange.interrupt, self._token)
 
     def close(self) -> None:
-        """Give the exchange up: no turn waits any more, and hosts forget their states."""
+        """Abandon the exchange: no turn waits any longer, and hosts drop their states."""
         self._leave()
 
     def _present_homes(self) -> list[int]:
-        """Return the homes, as the executor has them now, of hosts that are still there."""
+        """Return the present homes, as the executor numbers them, of all hosts that are not lost."""
         homes = [home for home in map(self._present_home, range(self._homes)) if home is not None]
         if not homes:
             raise exchange.HostLostError("all workers of an exchange of changes were lost")
         return sorted(homes)
 
     def _present_home(self, host: int) -> int | None:
-        """Return the home, as the executor has it now, of a host; None if it is gone."""
+        """Return the present home, as the executor numbers it, of a host; None if the host is lost."""
         links, address = self._problem.executor.links(), self.links.addresses[host]
         return links.addresses.index(address) if links is not None and address in links.addresses else None
 

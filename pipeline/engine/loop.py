@@ -1,8 +1,8 @@
 """A fit: sweep every shard, add up the deltas, fold them in, update the global state, score, checkpoint, and so on.
 
 In the stochastic schedule an iteration is a minibatch of shards, which moves the topics by a decaying step. No local
-state is retained. Where documents' proportions are needed, for a score or at the end, the documents are folded in. So
-one pass gives a good model, however large the corpus.
+state is retained: documents whose proportions are needed, for a score or at the end, are folded in. One pass gives a
+good model of a large corpus.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class BlockRows:
     swept: list[Future[tasks.Block]] = field(default_factory=list)  # Those that sweeps see; empty where none follows
     # Those that score held-out tokens; empty where scores are not due
     scored: list[Future[tasks.Block]] = field(default_factory=list)
-    # Tasks by which the rows come to other homes. A task without a reference is not run.
+    # Tasks that move the rows to other homes; a reference to each is stored, because Dask drops tasks without one.
     prefetched: list[Future[None]] = field(default_factory=list)
 
 
@@ -146,7 +146,7 @@ class BlockRows:
 class Summed:
     """Sums that the update of the global state takes, from each block.
 
-    It is no closure: the frames of an interrupted fit would keep that, and with it sweeps that wait.
+    This is not a closure: the frames of an interrupted fit would keep a closure alive, and with it waiting sweeps.
     """
 
     statistics: list[Future[Delta]]
@@ -273,13 +273,13 @@ class Fit:
         if restored is None:
             due = self._due(self.state.iteration + 1)
             rows, progress = self._iterate(due)
-            # Hosts of an exchange score in their next turn, while changes travel.
+            # Hosts of an exchange score in their next turn, while changes are in transit.
             together = due.scored and due.swept and isinstance(self.state.blocks, HeldParts)
             scores = self._submit_scores(rows.scored) if due.scored and not together else []
             blocks = self.state.blocks
             self._save_if_due(progress)
             if self.state.blocks is not blocks:
-                # After a checkpoint the rows are those that are read from it, so that no history stays in memory.
+                # After a checkpoint, its rows are read back, so that the tasks that computed them can be forgotten.
                 rows = self._submit_rows(self.state.blocks, due._replace(scored=False))
             del blocks
         else:
@@ -290,7 +290,7 @@ class Fit:
         # come after the fetching of words, for which the report of this iteration would else wait.
         words, words_links = self._submit_words(progress, rows.scored, last=not due.swept), links_of(self.state)
         if due.swept:
-            # Where a host is gone just now, it is submitted again.
+            # If a host has just been lost, the turn is submitted again.
             with contextlib.suppress(HostLostError):
                 self._submitted = self._submit_round(self._due(self.state.iteration + 1), rows=rows, scored=together)
                 scores += self._submitted.scores
@@ -363,8 +363,8 @@ class Fit:
     def _submit_rows(self, blocks: Sequence[Future[tasks.Block]], due: Due) -> BlockRows:
         """Submit the rows of blocks for their uses, and the tasks by which they come to other homes.
 
-        A worker fetches the rows that a task needs before it runs it. Scores and sweeps are submitted once the driver
-        has updated the global state; until then the rows have come.
+        A worker fetches the rows that a task needs before it runs the task. These tasks let it do so while the driver
+        still updates the global state, before scores and sweeps are submitted.
         """
         problem, executor = self.problem, self.problem.executor
         if isinstance(blocks, HeldParts):
@@ -407,7 +407,7 @@ class Fit:
         return Round(swept, blocks, Summed(statistics).sums, [], self._submit_rows(blocks, due))
 
     def _leave_lost_hosts(self) -> None:
-        """Abandon a turn that waits for hosts which are gone, and hand over the state of the others."""
+        """Abandon a turn that waits for lost hosts, and hand over the state of the others."""
         self._submitted = None
         if self._exchange is not None:
             self._exchange.interrupt()
@@ -419,7 +419,7 @@ class Fit:
         state, executor = self.state, self.problem.executor
         if isinstance(state.blocks, HeldParts):
             self._state = replace(state, blocks=[*state.blocks], swept=[*state.swept])
-            # Until these are results of tasks, they need the exchange, which the state has.
+            # Until the blocks and local states are results of tasks, they need the exchange, to which the state refers.
             parts: list[Future[tasks.Block] | Future[tasks.Swept]] = [*self._state.blocks, *self._state.swept]
             executor.collect([executor.submit(tasks.is_there, part) for part in parts])
         return self.state
@@ -492,7 +492,7 @@ class Fit:
         return self._collected(self._submit_scores(rows.scored), links_of(self.state))
 
     def _collected(self, submitted: list[Future[list[tasks.Score]]], links: Links | None) -> list[tasks.Score]:
-        """Wait for scores; submit them again where a host of the exchange is gone."""
+        """Wait for scores; submit them again if a host of the exchange was lost."""
         try:
             collected = self.problem.executor.collect(submitted, links)
         except HostLostError:
@@ -537,7 +537,7 @@ class Fit:
     def _collected_words(
         self, submitted: list[Future[list[TopWords]]], links: Links | None = None
     ) -> list[list[TopWords]]:
-        """Wait for top words; none where a host of the exchange is gone, as the next iteration fetches them again."""
+        """Wait for top words; return none if a host of the exchange was lost: the next iteration refetches them."""
         try:
             return self.problem.executor.collect(submitted, links) if submitted else []
         except HostLostError:
@@ -652,7 +652,7 @@ class _Sums:
             self._group, self._home, self._from_elsewhere = delta, home, False
         elif home != self._home:
             self._add_waiting()
-            # A worker fetches what a task needs once all of it is there: alone, the sum comes while this home sweeps.
+            # A worker fetches a task's inputs once all exist. A separate task moves the sum while this home sweeps.
             self._group = self._executor.submit(tasks.received, self._group, home=home)
             self._waiting, self._home, self._from_elsewhere = [delta], home, True
         else:
@@ -756,7 +756,7 @@ def require_all_tokens_counted(problem: Problem, state: State) -> None:
 
 
 def is_within_tolerance(progress: Progress, previous: dict[str, float], limits: Limits) -> bool:
-    """Return true if the figure that `stop_on` names changed by less than a numeric tolerance."""
+    """Return true if the quantity that `stop_on` names changed by less than a numeric tolerance."""
     if isinstance(limits.tolerance, str) or limits.tolerance <= 0:
         return False
     if limits.stop_on == CHANGE:

@@ -27,7 +27,7 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 class Future(Generic[ResultT_co]):
     """The result of a task, which may still be pending.
 
-    Futures differ between executors, and no other code looks into them.
+    Futures differ between executors, and only their executors use their contents.
     """
 
 
@@ -102,7 +102,7 @@ class Executor(Protocol):
         """True if lost results are recomputed, so that a future keeps all that it was computed from in memory."""
 
     def links(self) -> Links | None:
-        """Return the ways between the present worker processes; None where tasks share one process."""
+        """Return the connections between the present worker processes; None where tasks share one process."""
 
     def look(self) -> None:
         """Look for worker processes that have joined or left, and wait until all of them are ready."""

@@ -60,7 +60,7 @@ SUBMISSION_SECONDS = 1e-6
 
 
 def new_token() -> str:
-    """Return the part of keys by which the tasks of a driver differ from all others' tasks."""
+    """Return the part of the keys that distinguishes the tasks of a driver from all other tasks."""
     return uuid.uuid4().hex
 
 
@@ -140,7 +140,7 @@ class DaskExecutor:
         except AbsentError as error:
             if self._cluster is not None or is_url(str(error)) or "no such" not in str(error):
                 raise
-            # This machine may have the file.
+            # The file may exist on this machine.
             raise AbsentError(f"{error} on a worker's machine; name files that all machines share") from error
 
     def _read_workers(self) -> None:
@@ -219,13 +219,13 @@ class DaskExecutor:
     ) -> Future[T]:
         """Submit a task, preferably to worker process `home`; others may run it if that one is lost.
 
-        With `strict` it waits only for that one. Else a scheduler that steals work takes it from there even in use.
+        With `strict` only that process may run it; otherwise a scheduler that steals work may move it at any time.
         """
         # Members of an ensemble submit at the same time.
         with self._numbering:
             self._submitted += 1
             number = self._submitted
-            # The time, so that fits that share a scheduler take turns; numbers would let the latest go first.
+            # Priorities are times, so that fits on one scheduler take turns; counters would put the latest fit first.
             self._priority = priority = max(time.time(), self._priority + SUBMISSION_SECONDS)
         name, addresses = function.__name__.replace("_", "-"), self._members.addresses
         workers = None if home is None or not addresses else [addresses[home % len(addresses)]]
@@ -276,7 +276,7 @@ class DaskExecutor:
         check: Callable[..., None],
         is_of_task: Callable[[], bool] = lambda: False,
     ) -> T:
-        """Return the answer to a request, and call `check` meanwhile, which raises an error to give up.
+        """Return the answer to a request; meanwhile call `check`, which raises an error to stop waiting.
 
         A request that the scheduler did not accept in time, for example while it was suspended, is sent again; errors
         of tasks are raised.
@@ -357,7 +357,7 @@ class DaskExecutor:
         return counter, {name: WorkerSign(*sign) for name, sign in signs.items()}, stranded
 
     def everywhere(self, function: Callable[..., T], *args: object, joining: bool = False) -> list[T]:
-        """Run a function once in each worker process and return the results; workers that leave meanwhile have none."""
+        """Run a function once in each worker process; return the results of processes that did not leave meanwhile."""
         if self._gone:
             raise ClusterGoneError("the cluster was lost and cannot be reached again")
         if joining:
@@ -393,7 +393,7 @@ class DaskExecutor:
         return list(self._members.addresses) if self._resources else None
 
     def _of_present(self, results: dict[str, T | Exception]) -> list[T]:
-        """Return results of workers; raise an error, unless its worker has left."""
+        """Return results of workers; raise a worker's error unless the worker has left."""
         failed = {address: result for address, result in results.items() if isinstance(result, Exception)}
         if failed:
             signs = self._signs()
@@ -405,7 +405,7 @@ class DaskExecutor:
         return [result for result in results.values() if not isinstance(result, Exception)]
 
     def links(self) -> DaskLinks | None:
-        """Return the ways between the present workers."""
+        """Return the connections between the present workers."""
         return DaskLinks(self._members.addresses) if self._members.addresses else None
 
     def look(self) -> None:

@@ -52,7 +52,7 @@ def required_workers() -> int:
 
 
 def has_resources(provided: Mapping[str, float], required: Mapping[str, float]) -> bool:
-    """Return whether a worker has what each task needs."""
+    """Return whether a worker has the resources that each task needs."""
     return all(provided.get(name, 0.0) >= amount for name, amount in required.items())
 
 
@@ -118,7 +118,7 @@ def is_unanswered(error: OSError) -> bool:
 
 
 def ignore_large_graphs() -> None:
-    """Ignore Dask's warning about large graphs: a start from a file travels with the tasks, once for each shard."""
+    """Ignore Dask's warning about large graphs: initial proportions from a file are sent with each shard's task."""
     warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
 
 
@@ -170,9 +170,9 @@ if TYPE_CHECKING:
     import distributed
 
 
-MAX_TASKS = 1000  # Number of a worker's tasks that are looked at: others may have submitted any number
+MAX_TASKS = 1000  # Number of a worker's tasks that are inspected, because other users may have submitted any number
 
-# The fields of a `WorkerSign`, which travel as plain values
+# The fields of a `WorkerSign`, which are sent as plain values
 SignFields: TypeAlias = tuple[float, float, bool, tuple[str, ...], bool, bool, int, float, bool]
 # Task transitions, the fields of each worker, and stranded tasks; see `worker_signs`
 Signs: TypeAlias = tuple[int, dict[str, SignFields], int]
@@ -190,13 +190,13 @@ def worker_signs(token: str, resources: Resources, dask_scheduler: distributed.S
             continue
         tasks = (task for task in worker.processing if task not in worker.long_running)
         keys = [str(task.key) for task in islice(tasks, MAX_TASKS)]
-        own = [key for key in keys if token in key]
+        run_keys = [key for key in keys if token in key]
         signs[address] = (
             max(now - worker.last_seen, 0.0),
             float((worker.metrics or {}).get("cpu", 0.0)),
             worker.status.name == "paused",
-            tuple(own[:1]),
-            len(own) < len(keys),
+            tuple(run_keys[:1]),
+            len(run_keys) < len(keys),
             worker.status.name in ("closing", "closing_gracefully", "closed"),
             int(worker.nthreads),
             float(worker.memory_limit or 0),

@@ -1,7 +1,7 @@
 """Messages between the workers of a Dask cluster, for the exchange of changes (`workers.exchange`).
 
-They go over the connections that the workers have with one another anyway, with their encryption, straight from memory
-to memory: the scheduler sees none of them. Nothing is a result of a task, which Dask would hold and move as it likes.
+They use the workers' existing connections, with their encryption, from memory to memory and without the scheduler.
+Messages are not results of tasks, because Dask would store and move results as it likes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from distributed.protocol import to_serialize
 from collapsium.workers import exchange
 
 OPERATION = "collapsium_exchange"  # Name of the messages in the workers' tables of handlers
-RETRY_SECONDS = 0.2  # Between two tries to reach a worker
+RETRY_SECONDS = 0.2  # Seconds between two attempts to reach a worker
 
 Fields: TypeAlias = tuple[str, int, int, int, int, int, tuple[bytes, ...]]
 
@@ -28,7 +28,7 @@ _sent: Counter[str] = Counter()  # Bytes that workers of this process have sent,
 
 @dataclass(frozen=True)
 class DaskLinks:
-    """The ways between some workers."""
+    """Connections between the workers that are hosts."""
 
     addresses: tuple[str, ...]  # Address of each host
 
@@ -37,7 +37,7 @@ class DaskLinks:
         return bool(distributed.get_worker().address == self.addresses[home])
 
     def open(self) -> exchange.Send:
-        """Begin to receive messages in the worker that runs this task, and return what sends messages from it."""
+        """Begin to receive messages in the worker that runs this task; return the function that sends messages."""
         worker = distributed.get_worker()
         worker.handlers[OPERATION] = _receive
 
@@ -49,11 +49,11 @@ class DaskLinks:
         return send
 
     def leave_thread(self) -> None:
-        """Let other tasks have the thread of this one."""
+        """Free the thread of this task for other tasks."""
         distributed.secede()
 
     def when_released(self, leave: Callable[[], None]) -> None:
-        """Have a function called once nobody needs the result of this task any more, or its worker closes."""
+        """Call a function once the result of this task is no longer needed, or its worker closes."""
         worker = distributed.get_worker()
         release = _Release(worker, str(worker.get_current_task()), leave)
         adding = worker.plugin_add(release, name=release.name)
@@ -61,7 +61,7 @@ class DaskLinks:
 
 
 class _Release(distributed.WorkerPlugin):  # type: ignore[misc]
-    """Calls a function once a worker releases the result of a task: its driver may be gone without a word."""
+    """Calls a function once a worker releases the result of a task, even if the driver could not close the exchange."""
 
     def __init__(self, worker: distributed.Worker, key: str, leave: Callable[[], None]) -> None:
         self._worker, self._key, self._leave = worker, key, leave
@@ -69,7 +69,7 @@ class _Release(distributed.WorkerPlugin):  # type: ignore[misc]
         self.name = f"collapsium-release-{key}"
 
     def transition(self, key: distributed.worker.Key, start: str, finish: str, **others: object) -> None:  # noqa: ARG002
-        """Leave with the result; the worker is going through its plugins, so this one is removed after it."""
+        """Call the function when the result is released; remove the plugin once the worker has called all plugins."""
         # A result is often released and then forgotten.
         if key == self._key and finish in ("released", "forgotten") and not self._left:
             self._left = True
@@ -77,7 +77,7 @@ class _Release(distributed.WorkerPlugin):  # type: ignore[misc]
             asyncio.get_running_loop().create_task(self._worker.plugin_remove(name=self.name))
 
     def teardown(self, worker: distributed.Worker) -> None:  # noqa: ARG002
-        """Leave with the worker."""
+        """Call the function when the worker closes."""
         self._leave()
 
 

@@ -1,6 +1,7 @@
-"""Workers of a Dask cluster that take a driver's tasks; on adaptive clusters they join and leave while a fit runs.
+"""Workers of a Dask cluster that run a driver's tasks; on adaptive clusters they join and leave during a fit.
 
-A worker that joins is compared with the driver and prepared, in the background, before it becomes the home of shards.
+The versions of a worker that joins are compared with the driver's, and the worker is prepared, both in the background,
+before it becomes the home of shards.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from collapsium.storage.errors import MismatchError
 
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 
-# Packages whose versions are the same in the driver and in all workers: with another version, results may have other
-# bits
+# Packages whose versions must be the same in the driver and in all workers: other versions may compute other bits
 REFUSED = ("python", "numpy", "numba", "collapsium")
-# Packages of which another version is reported
+# Packages whose version may differ, with a notice
 REPORTED = ("dask", "distributed", "cloudpickle", "msgpack", "pyarrow", "zarr")
 ADVICE = "install the same versions for scheduler, workers and driver"
 PACKAGES = ("numba", "collapsium", "pyarrow", "zarr")  # Packages that Dask does not report by itself
@@ -101,7 +101,7 @@ class Members:
             self._welcome = asyncio.run_coroutine_threadsafe(coroutine, client.loop.asyncio_loop)
 
     def reset(self) -> None:
-        """Forget pending answers, as a client does that has lost its scheduler."""
+        """Forget pending requests, whose answers are lost with the connection to the scheduler."""
         with self._lock:
             self._report = self._welcome = None
 
@@ -115,15 +115,15 @@ class Members:
 async def welcome_workers(
     client: distributed.Client, addresses: Sequence[str], calls: Sequence[Call], notice: Callable[[str], None]
 ) -> list[str]:
-    """Compare workers with the driver, and have them run functions."""
+    """Compare the versions of workers with the driver's, and run functions on the workers."""
     message = {"op": "versions", "packages": list(PACKAGES)}
     answers = await client.scheduler.broadcast(msg=message, workers=list(addresses), on_error="ignore")
-    own = get_versions(packages=PACKAGES)["packages"]
+    driver = get_versions(packages=PACKAGES)["packages"]
     installed = {address: answer["packages"] for address, answer in sorted(answers.items())}
-    require_same_versions(installed, own)
-    others = _differing(installed, own, REPORTED)
-    if others:
-        notice(f"{others[0]}{_and_more(others)}")
+    require_same_versions(installed, driver)
+    differing = _differing(installed, driver, REPORTED)
+    if differing:
+        notice(f"{differing[0]}{_and_more(differing)}")
     if not calls or not installed:
         return list(installed)
     results = await client.run(
@@ -136,33 +136,35 @@ async def welcome_workers(
     return [address for address in installed if address in results and address not in failed]
 
 
-def require_same_versions(installed: Mapping[str, Mapping[str, str | None]], own: Mapping[str, str | None]) -> None:
+def require_same_versions(installed: Mapping[str, Mapping[str, str | None]], driver: Mapping[str, str | None]) -> None:
     """Raise `MismatchError` if a worker has another version of a package on which results depend."""
-    differing = _differing(installed, own, REFUSED)
+    differing = _differing(installed, driver, REFUSED)
     if differing:
         raise MismatchError(f"{differing[0]}{_and_more(differing)}; {ADVICE}")
 
 
 def require_release(address: str, versions: Mapping[str, Any]) -> None:
-    """Raise `MismatchError` unless a scheduler has this release installed, whose functions it is to run."""
-    own = get_versions(packages=PACKAGES)["packages"]
-    lines = _differing({address: versions["packages"]}, own, ("collapsium",), "the scheduler")
+    """Raise `MismatchError` unless a scheduler has this release installed, because it runs functions of the release."""
+    driver = get_versions(packages=PACKAGES)["packages"]
+    lines = _differing({address: versions["packages"]}, driver, ("collapsium",), "the scheduler")
     if lines:
         raise MismatchError(f"{lines[0]}; {ADVICE}")
 
 
 def _differing(
     installed: Mapping[str, Mapping[str, str | None]],
-    own: Mapping[str, str | None],
+    driver: Mapping[str, str | None],
     names: Sequence[str],
     role: str = "worker",
 ) -> list[str]:
     """Return a line for each worker that differs from the driver in some packages."""
     lines = []
     for address, versions in installed.items():
-        pairs = [(name, versions.get(name), own.get(name)) for name in names]
+        pairs = [(name, versions.get(name), driver.get(name)) for name in names]
         texts = [
-            f"{_package(name, other)}, the driver {_version(mine)}" for name, other, mine in pairs if other != mine
+            f"{_package(name, version)}, the driver {_version(expected)}"
+            for name, version, expected in pairs
+            if version != expected
         ]
         if texts:
             lines.append(f"{role} {address} has {' and '.join(texts)}")

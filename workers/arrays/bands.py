@@ -1,7 +1,7 @@
-"""Bands of the vocabulary: runs of words whose sums are taken apart, in a partition that follows from the block alone.
+"""Bands of the vocabulary: runs of words that are summed separately, in a partition that depends on the block alone.
 
 Sums of floats depend on their order. So a block's rows are summed band by band, and the sums of the bands are added in
-the order of the vocabulary, whoever has made them.
+the order of the vocabulary, whichever hosts computed them.
 """
 
 from __future__ import annotations

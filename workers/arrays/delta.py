@@ -16,7 +16,7 @@ S = TypeVar("S", bound=State)
 Kind = Literal["change", "fresh"]
 
 
-# Tables go to another process without their zeros: of many topics, few change in a sweep.
+# Tables are sent to other processes without their zeros, because few of many topics change in a sweep.
 MIN_PACKED_BYTES = 1 << 20  # Least size of such a table
 # Number of its columns; 16 bits name one
 MIN_PACKED_COLUMNS = 129
@@ -228,7 +228,7 @@ def _fill_with_sum(values: Array, arrays: Sequence[Array], rows: Sequence[npt.ND
 
 
 def _rows_by_number(array: Array, rows: npt.NDArray[np.int64], room: Array) -> Array:
-    """Return rows of an array by number, zeros for -1: adding these takes less time than adding to rows by number."""
+    """Return rows of an array by number, and zeros for -1; adding these is faster than adding to rows by number."""
     chosen = room[: rows.size]
     if not len(array):
         chosen.fill(0)
