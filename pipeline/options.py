@@ -296,7 +296,7 @@ def _with_entries(lines: list[str], entries: list[str]) -> list[str]:
 def describe_parameter(function: Callable[..., object], name: str, kind: object, description: str) -> None:
     """Add an optional parameter to the docstring of a function."""
     body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ")
-    entry = [f"{name} : {getattr(kind, '__name__', kind)}, optional", *body]
+    entry = [f"{name} : {_kind_text(kind)}, optional", *body]
     function.__doc__ = "\n".join(_with_entries(inspect.cleandoc(function.__doc__ or "").split("\n"), entry))
 
 

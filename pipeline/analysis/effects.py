@@ -158,8 +158,8 @@ def effects_by_field(
     progress: Counting = silent,
 ) -> list[Effects]:
     """Return what the options ask for, or else a curve along each number of a formula and differences of its labels."""
-    each = not (options.at or options.contrast)
-    return _estimated(run, formula, options, posterior, scheduling, progress, each_field=each)
+    each_field = not (options.at or options.contrast)
+    return _estimated(run, formula, options, posterior, scheduling, progress, each_field=each_field)
 
 
 @shows("reading documents", "parts")

@@ -209,14 +209,14 @@ def infer_version(
     """
     layout = _Layout(threshold, 0, False, columns)
     earlier = {part.inputs: part for part in before}
-    made, written, remaining = dict[int, PartRecord](), 0, list[ShardReference]()
+    part_records, written, remaining = dict[int, PartRecord](), 0, list[ShardReference]()
     inputs = {reference.number: _inputs_of(model, reference, layout) for reference in corpus.references}
     for reference in corpus.references:
         part = earlier.get(inputs[reference.number])
         if part is None:
             remaining.append(reference)
         else:
-            made[reference.number] = part
+            part_records[reference.number] = part
             written += part.documents
     if written:
         progress(written)
@@ -229,10 +229,10 @@ def infer_version(
     if remaining:
         parts = _results(model, corpus, where, submitted)
         for reference, part in zip(remaining, parts, strict=True):
-            made[reference.number] = part
+            part_records[reference.number] = part
             written += part.documents
             progress(written)
-    return tuple(made[reference.number] for reference in corpus.references)
+    return tuple(part_records[reference.number] for reference in corpus.references)
 
 
 def _inputs_of(model: Model, reference: ShardReference, layout: _Layout) -> str:
@@ -359,7 +359,7 @@ def _columns_of(
     """Return the columns of a version; documents without tokens have no main topic."""
     main = theta.argmax(axis=1)
     names = [None if none else columns.names.get(topic, "") for topic, none in zip(main.tolist(), empty, strict=True)]
-    made = {
+    table = {
         "topic": pa.array(main.astype(np.int32), mask=empty),
         "name": pa.array(names, pa.string()),
         "share": pa.array(theta[np.arange(main.size), main].astype(np.float32), mask=empty),
@@ -367,10 +367,10 @@ def _columns_of(
     unknown = extras.get(UNKNOWN_SHARE)
     if unknown is None or not pa.types.is_float32(unknown.type):
         unknown = pa.nulls(main.size, pa.float32())  # The corpus does not have the shares
-    made |= {name: extras[name] for name in ("title", "date") if name in extras}
+    table |= {name: extras[name] for name in ("title", "date") if name in extras}
     if "labels" in extras:
-        made["labels"] = _labels_as_text(extras["labels"])
-    return {**made, UNKNOWN_SHARE: unknown, "version": pa.array(np.full(main.size, columns.version, dtype=np.int32))}
+        table["labels"] = _labels_as_text(extras["labels"])
+    return {**table, UNKNOWN_SHARE: unknown, "version": pa.array(np.full(main.size, columns.version, dtype=np.int32))}
 
 
 def _labels_as_text(labels: pa.ListArray) -> pa.Array:

@@ -77,7 +77,7 @@ class DocumentPriors:
 
     @cached_property
     def model(self) -> Model:
-        """The model, which each process opens by itself."""
+        """The model, which each process opens for itself."""
         return Model(self.url)
 
     def __getstate__(self) -> dict[str, object]:

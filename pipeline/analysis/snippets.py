@@ -329,7 +329,7 @@ def examples(
     topic : int, optional
         Permanent id of the topic.
     n : int, optional
-        Number of documents of each topic. The model keeps 3; for more, all documents are read again.
+        Number of documents per topic. The model stores 3; for more, all documents are read again.
     options : ExampleOptions
         Texts of the documents.
 
@@ -344,7 +344,7 @@ def examples(
     OptionError
         There is no such topic, or the texts are not the model's.
     AbsentError
-        There is no model with proportions, or more than 3 documents are asked for and the training corpus is gone.
+        There is no model with proportions, or `n` exceeds 3 and the training corpus no longer exists.
     """
     if not isinstance(n, int) or n < 1:
         raise OptionError(f"expected a whole number of 1 or more, found {n!r}", "n")

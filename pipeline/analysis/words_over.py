@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 STRENGTHS = (1e3, 3e3, 1e4, 3e4, 1e5, 3e5, 1e6)  # Choices of c, in tokens
 PASSES = 5  # Backwards and forwards; more change next year's score on NIPS papers by less than 0.0001
-FIRST = 0.01  # b, tokens of each word in the first period
+FIRST = 0.01  # b, prior tokens of each word in the first period
 PREDICTED = 0.05  # Share of a topic's tokens in the last periods that are predicted
 MAX_PERIODS = 500
 MAX_CELLS = 1 << 26  # Topics, periods and words, each with 16 bytes on the driver
-CLEAR = 0.5  # Change, in its errors, from which a word rises or falls
+CLEAR = 0.5  # Change in standard errors from which a word counts as rising or falling
 SHOWN = 8  # Words of each period, and words that rise and fall, that are returned by default
 
 
@@ -80,12 +80,12 @@ class WordsOver(ShortRepr):
     tokens : numpy.ndarray of float64, shape (topics, periods, words)
         Expected tokens of the topics in each period.
     evidence : numpy.ndarray of float64, shape (topics, periods)
-        Tokens that the probabilities rest on: the period's, and what the neighbouring periods contribute.
+        Tokens on which the probabilities are based: the period's tokens, and contributions of its neighbours.
     strength : numpy.ndarray of float64, shape (topics,)
         Strength c of each chain in tokens; infinite where constant words predict the last period best.
     gain : numpy.ndarray of float64, shape (topics,)
-        By how much the chain of the earlier periods predicts the tokens of the last one better than constant words, in
-        nats per token of the topic; NaN with two periods.
+        Gain of the chain over constant words in predicting the tokens of the last period from the earlier ones, in nats
+        per token of the topic; NaN with two periods.
     """
 
     topics: npt.NDArray[np.int64]
@@ -101,10 +101,10 @@ class WordsOver(ShortRepr):
     gain: Floats
 
     def change(self, row: int) -> Floats:
-        """Return how clearly each word rises from the first to the last period: log ratios over their errors.
+        """Return how clearly each word rises from the first to the last period: log ratios divided by their errors.
 
-        Errors assume independent tokens, which repeated words of a document are not: they rank words, and are not a
-        test.
+        The errors assume independent tokens, although a document repeats its words. So the values rank words, but are
+        not a test.
 
         Parameters
         ----------
@@ -263,7 +263,7 @@ def words_over(
     scheduling: Scheduling,
     progress: Counting = silent,
 ) -> WordsOver:
-    """Return the words of topics by period, and what rises and falls.
+    """Return the words of topics by period, and which words rise and fall.
 
     The topics come from the fit, which need not know of dates. A chain of Dirichlet distributions smooths the words
     of each period towards its neighbours; its strength is chosen by how well the last period is predicted.
@@ -410,7 +410,7 @@ def chosen_strength(counts: Floats) -> tuple[float, float]:
     predicted = range(max(int(enough[-1]), 2), len(counts))
     total = float(tokens[predicted.start :].sum())
     if total <= 0.0:
-        # A single period predicts the same with any strength.
+        # With a single period, all strengths predict the same.
         return STRENGTHS[len(STRENGTHS) // 2], math.nan
     scores = {
         strength: sum(float(counts[period] @ np.log(chain(counts[:period], strength)[0][-1])) for period in predicted)

@@ -381,8 +381,8 @@ class DocumentAddition:
         return counted
 
     def _judge(self, note: ChunkRecord) -> None:
-        if note.there:
-            self._meet_again(note.ids, note.there)
+        if note.known_ids:
+            self._meet_again(note.ids, note.known_ids)
 
     def _meet_again(self, ids: pa.Array, known_ids: Sequence[str]) -> None:
         """Refuse documents of the corpus, unless they may come from an earlier addition."""
@@ -628,9 +628,9 @@ def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition
         ("headings", segments, own_history.options.segments),
     ):
         if value is not None and value != recorded:
-            made = "without it" if recorded is None else f"with {recorded}"
+            how = "without it" if recorded is None else f"with {recorded}"
             raise OptionError(
-                f"expected the value that {corpus.url} was made with, found {value}; it was made {made}", parameter=name
+                f"expected the value that {corpus.url} was made with, found {value}; it was made {how}", parameter=name
             )
     history = history_for(own_history, kind)
     options = with_guesses(replace(history.options, **layout_of(addition)), own_history.report.guesses)

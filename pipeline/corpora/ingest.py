@@ -96,12 +96,12 @@ def ingest_like(
         return ingest_texts(paths, corpus, history, **how)
     target = Folder(corpus)
     head, _, name = target.address.rpartition("/")
-    made = Folder(f"{head or '.'}/.{name}.{uuid.uuid4().hex[:8]}.whole")
+    unexploded = Folder(f"{head or '.'}/.{name}.{uuid.uuid4().hex[:8]}.whole")
     try:
-        ingest_texts(paths, made.url, replace(history, exploded=False), **how)
-        return explode_corpus(Corpus(made.url), corpus)
+        ingest_texts(paths, unexploded.url, replace(history, exploded=False), **how)
+        return explode_corpus(Corpus(unexploded.url), corpus)
     finally:
-        made.remove()
+        unexploded.remove()
 
 
 def _plain(history: History) -> History:
@@ -117,7 +117,8 @@ def _ingest_vectors(
     columns = source.columns()
     if columns != expected:
         pairs = zip(columns, expected, strict=False)
-        first = next((f"{mine!r} for {other!r}" for mine, other in pairs if mine != other), f"{len(columns)} columns")
+        differing = (f"{column!r} for {word!r}" for column, word in pairs if column != word)
+        first = next(differing, f"{len(columns)} columns")
         raise MismatchError(
             f"{source.name}: expected the {len(expected)} columns of {recorded.name}, in their order, found {first}"
         )

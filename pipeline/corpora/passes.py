@@ -205,10 +205,10 @@ def write_shards(
     before = last = 0
     for note, numbering, (tokens, starts, leads) in zip(notes, numberings, weights, strict=True):
         piece = PlacedChunk(note.name, before, last, numbering, note.sided)
-        mine = set(np.unique((before + starts.astype(np.int64)) // size).tolist()) | (
+        shards = set(np.unique((before + starts.astype(np.int64)) // size).tolist()) | (
             {last // size} if leads else set()
         )
-        for shard in mine:
+        for shard in shards:
             plan.setdefault(shard, []).append(piece)
         last = before + int(starts[-1]) if starts.size else last
         before += tokens

@@ -268,8 +268,8 @@ def written(chunks: Iterable[Documents], folder: str, words: list[str], shard_to
     """Return a corpus that is written from documents."""
     if shard_tokens is not None and shard_tokens < 1:
         raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
-    with created(Folder(folder)) as made:
-        writer = CorpusWriter(made, len(words), shard_tokens)
+    with created(Folder(folder)) as target:
+        writer = CorpusWriter(target, len(words), shard_tokens)
         for documents in chunks:
             writer.add(documents)
         try:
@@ -915,9 +915,9 @@ def _results_of_block(
 ) -> list[T]:
     """Return the results of a task for the chunks of a block, whose rows begin and end at `bounds`."""
     results, (first, last) = list[T](), bounds[number : number + 2]
-    own = {name: column.slice(first, last - first) for name, column in extras.items()}
+    block_extras = {name: column.slice(first, last - first) for name, column in extras.items()}
     chunks = reading.chunks(block, FOLD_IN_DOCUMENTS, first)
-    for documents in with_fields(chunks, own) if own else chunks:
+    for documents in with_fields(chunks, block_extras) if block_extras else chunks:
         results.append(task(fitted, first // FOLD_IN_DOCUMENTS, first, documents))
         first += len(documents)
     return results

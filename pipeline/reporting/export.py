@@ -337,16 +337,16 @@ def write_anndata(opened: Model, corpus: Corpus, out: str | os.PathLike[str], pr
     parts = {"obs": obs, "var": var, "obsm": cells.obsm, "varm": cells.varm, "uns": cells.uns, "layers": {}}
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-        made = Path(place) / path.rpartition("/")[2]
-        with _group(made) as group:
+        local = Path(place) / path.rpartition("/")[2]
+        with _group(local) as group:
             group.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
             for name, part in parts.items():
                 anndata.io.write_elem(group, name, part)
             _write_counts(group, corpus, offsets, progress)
-        if made.is_file():
-            File(path).put(made)
-        for file in sorted(made_path for made_path in made.rglob("*") if made_path.is_file()):
-            File(f"{path}/{file.relative_to(made)}").put(file)
+        if local.is_file():
+            File(path).put(local)
+        for file in sorted(path_in for path_in in local.rglob("*") if path_in.is_file()):
+            File(f"{path}/{file.relative_to(local)}").put(file)
     return len(ids)
 
 

@@ -48,9 +48,9 @@ def summary(corpus: Corpus) -> JsonObject:
         fields = np.array([name for name, _ in labels.names], dtype=object)
         owner = np.repeat(np.arange(labels.offsets.size - 1), np.diff(labels.offsets))
         for name in dict.fromkeys(fields):
-            mine = (fields == name)[labels.position]
+            in_field = (fields == name)[labels.position]
             values.setdefault(name, set()).update(value for field, value in labels.names if field == name)
-            more = np.array([mine.sum(), np.unique(owner[mine]).size], dtype=np.int64)
+            more = np.array([in_field.sum(), np.unique(owner[in_field]).size], dtype=np.int64)
             counts[name] = counts[name] + more if name in counts else more
     result: JsonObject = {}
     if "labels" in corpus.manifest.fields:
@@ -102,12 +102,12 @@ def part_columns(
         count = len(column)
         if name == "labels":
             rows = rows_of(column)
-            mine = np.array([field in (None, name) for name in rows.column("field").to_pylist()], dtype=bool)
+            in_field = np.array([field in (None, name) for name in rows.column("field").to_pylist()], dtype=bool)
             sides = [rows.column(side).to_pylist() for side in ("field", "value")]
             draws = label_draws(np.asarray(rows.column("document")) + first, sides[0], sides[1], seed)
-            out = mine & (draws < share)
+            out = in_field & (draws < share)
             left[name], dropped[name] = (label_lists(rows.filter(pa.array(chosen)), count) for chosen in (~out, out))
-            able += int(mine.sum())
+            able += int(in_field.sum())
         elif name in covariates_of({name: str(column.type)}):
             drawn = label_draws(np.arange(first, first + count), [name] * count, [None] * count, seed) < share
             out = drawn & (name == field)

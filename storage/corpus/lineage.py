@@ -106,18 +106,18 @@ def write_parts(folders: Sequence[Folder], corpus: Corpus, step: Step) -> None:
 
 
 def token_steps(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    """Pair the splits that decide which tokens two corpora have, as long as they draw for the same tokens."""
+    """Pair the splits that decide which tokens two corpora have, until the corpora hold different parts."""
     return _paired(first, second, (LABELS,))
 
 
 def document_steps(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tuple[Step, Step]]:
-    """Pair the splits that decide which documents two corpora have, as long as they draw for the same documents."""
+    """Pair the splits that decide which documents two corpora have, until the corpora hold different parts."""
     return _paired(first, second, (LABELS, TOKENS))
 
 
 def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str]) -> Iterator[tuple[Step, Step]]:
-    mine, others = ([step for step in steps if step.kind not in without] for steps in (first, second))
-    for step, other in zip(mine, others, strict=False):
+    left, right = ([step for step in steps if step.kind not in without] for steps in (first, second))
+    for step, other in zip(left, right, strict=False):
         yield step, other
         if step.model_copy(update={"corpus": other.corpus}) != other:
             return
@@ -125,8 +125,8 @@ def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str
 
 def since_common(first: Lineage, second: Lineage) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
     """Return the splits of two corpora since their last common ancestor; None if none is known."""
-    mine, others = first.ancestors, second.ancestors
-    for place in range(len(mine) - 1, -1, -1):
-        if mine[place] in others:
-            return first.steps[place:], second.steps[others.index(mine[place]) :]
+    first_ancestors, second_ancestors = first.ancestors, second.ancestors
+    for place in range(len(first_ancestors) - 1, -1, -1):
+        if first_ancestors[place] in second_ancestors:
+            return first.steps[place:], second.steps[second_ancestors.index(first_ancestors[place]) :]
     return None

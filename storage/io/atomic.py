@@ -1,9 +1,9 @@
 """Write, replace, sync and remove files and folders on this machine, so that each is complete or does not exist.
 
 A file or folder is made under a hidden name beside its final name (`hidden_path`), synced, and then renamed. The
-process holds a lock of the operating system on a hidden folder. The lock ends with the process, however that ends, so
-that an unlocked folder is abandoned and may be removed. On file systems without such locks, as some network mounts, no
-folder counts as abandoned.
+process holds a lock of the operating system on a hidden folder. The lock ends with the process, so an unlocked folder
+is abandoned and may be removed. On file systems without such locks, such as some network mounts, no folder counts as
+abandoned.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _sync_all(handles: list[IO[bytes]], folders: Iterable[str] = ()) -> None:
         for future in waiting:
             future.result()
     finally:
-        # No thread may be at work on a file that the caller closes.
+        # No thread may still sync a file that the caller closes.
         wait(waiting)
     handles.clear()
 

@@ -2,11 +2,12 @@
 
 A lock is a numbered file in the folder ``lock``, made by a write of which only one can succeed. Its number is the
 generation of its owner; each takeover raises it. The owner of the highest number holds the run and renews its file
-every few seconds. Wall clocks are not compared: a process that meets the lock of another machine watches its file, and
-takes over once the file has not changed for the time of a lease on the watcher's monotonic clock.
+every few seconds. Wall clocks are not compared: a process that finds another machine's lock watches its file, and
+takes over once the file has not changed for the duration of a lease, by the watcher's monotonic clock.
 
 Every write of the owner passes `RunLock.hold`, which first checks that the owner still holds the lock. On this machine,
-and on shared file systems with locks, no takeover can come between the check and the write, as both hold ``gate``.
+and on shared file systems with locks, no takeover can happen between the check and the write, because both require
+``gate``.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ NO_LOCKS = {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EBADF, errno.EINVAL
 class Gate:
     """A file that is locked during writes; the operating system unlocks it when its holder dies.
 
-    An interrupt may come between any two steps, so that a file is noted before it is locked: `unlock` then finds it.
+    An interrupt may come between any two steps, so a file is recorded before it is locked, and `unlock` finds it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -235,9 +236,9 @@ class RunLock:
                     self._folder.url, f"found the generation {self.generation - 1}; remove {self._folder.url}"
                 )
             data = dump(self._record())
-            made = self._folder.create(file_of(self.generation), data)
+            created = self._folder.create(file_of(self.generation), data)
             # On a store without conditional writes, two processes may both succeed; then both read the second's file.
-            if not made or self._folder.read(file_of(self.generation)) != data:
+            if not created or self._folder.read(file_of(self.generation)) != data:
                 self.generation = 0
                 raise self._rival()
             for number in numbers_in(self._folder):

@@ -1,4 +1,4 @@
-"""The mean of several models whose topics were matched: predictions and estimates that are means of the models'.
+"""The mean of several models whose topics were matched.
 
 Proportions and topics are averaged over the models, and so are predictive probabilities, as in (17) of Teh, Kurihara
 and Welling (2007).
@@ -112,8 +112,8 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
 
     def fold_in_kernels(self, global_state: MeanGlobalState) -> list[AnyKernel]:
         """Return the kernels that fold documents into any of the models."""
-        each = [model.fold_in_kernels(state) for model, state in zip(self.models, global_state.models, strict=True)]
-        return [kernel for kernels in each for kernel in kernels]
+        by_model = [model.fold_in_kernels(state) for model, state in zip(self.models, global_state.models, strict=True)]
+        return [kernel for kernels in by_model for kernel in kernels]
 
     def blank_rows(self, low: int, high: int, global_state: MeanGlobalState) -> MeanRows:
         """Return the models' rows of words that were added to the vocabulary later."""
@@ -199,7 +199,7 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
     def _matched(self, values: Iterable[npt.NDArray[np.floating[Any]]]) -> tuple[Floats, Floats]:
         """Return the sums of the models' values in the columns of the mean, and how many models have each column.
 
-        They are added in the order of the models, one after another, so that one model's are in memory at a time.
+        Values are added model by model, so that only one model's values are in memory at a time.
         """
         total, matches = np.zeros((0, 0)), np.zeros(self.columns.shape[1])
         for number, member_values in enumerate(values):

@@ -57,7 +57,7 @@ class ChunkRecord:
     missing: int = 0
     replaced: int = 0
     skipped: int = 0
-    there: tuple[str, ...] = ()  # Some ids that the corpus has already
+    known_ids: tuple[str, ...] = ()  # Some ids that the corpus has already
     seen: frozenset[str] = frozenset()  # Fields of the documents
     tokens: int = 0  # Tokens of the documents, before the vocabulary is pruned
     columns: tuple[tuple[str, str], ...] = ()  # Names and types of further columns
@@ -105,7 +105,7 @@ def read_block(number: int, block: Block, request: ReadRequest) -> BlockRead:
                 missing=documents.missing,
                 replaced=documents.replaced,
                 skipped=skipped,
-                there=known_ids,
+                known_ids=known_ids,
                 seen=documents.seen,
                 tokens=chunk.numbers.size,
                 columns=chunk.columns,

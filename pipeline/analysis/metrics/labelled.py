@@ -1,9 +1,9 @@
-"""Metrics of documents' topic proportions beside their labels: purity, mutual information, Rand index, classifier.
+"""Metrics of how well topics agree with labels: purity, mutual information, Rand index, accuracy of a classifier.
 
-Metrics of how well documents' largest topics agree with labels, and how well proportions predict them.
+The first three compare documents' largest topics with labels; the classifier predicts labels from proportions.
 
-scikit-learn is imported by the functions, because its import takes a second, for which commands without labels should
-not wait.
+The functions import scikit-learn themselves: the import takes a second, for which commands without labels should not
+wait.
 """
 
 from __future__ import annotations

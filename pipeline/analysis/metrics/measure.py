@@ -68,7 +68,7 @@ from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.likelihood import DirichletTopics, TokenSequences
 
-SAMPLE = 2000  # Documents whose residuals are computed at most; each has one for every word of the vocabulary
+SAMPLE = 2000  # Maximum number of documents for residuals; a document has one for each word of the vocabulary
 DOCUMENTS_AT_A_TIME, WORDS_AT_A_TIME = 256, 8192  # Cells in memory
 
 
@@ -153,7 +153,7 @@ Floats = npt.NDArray[np.float64]
 PARTICLES = 20  # Particles of the left-to-right estimate
 RUNS = 3  # Weights of annealed importance sampling that are averaged
 STEPS = 1000  # Even steps of annealed importance sampling from the prior to the posterior
-DOCUMENTS_PER_TASK = 4  # Documents of a task, so that long ones do not hold up the others
+DOCUMENTS_PER_TASK = 4  # Documents of a task; few, so that long documents do not delay others
 NUMBERS_PER_DOCUMENT = 1 << 40  # Random numbers that each document has for itself
 EFFORT = {  # What definitions of the metrics name
     "particles": PARTICLES,
@@ -202,7 +202,7 @@ def measure_likelihood(metrics: Sequence[Metric], job: Job, unseen: Corpus, samp
 def _submitted(
     metric: Metric, model: Model, unseen: Corpus, chosen: Ints, blocks: list[Future[tasks.Block]], job: Job
 ) -> Iterator[Future[tuple[Floats, Ints]]]:
-    """Submit a task for each few documents of each shard."""
+    """Submit a task for every `DOCUMENTS_PER_TASK` documents of each shard."""
     first = 0
     for reference in unseen.references:
         low, high = np.searchsorted(chosen, [first, first + reference.record.documents])
@@ -433,7 +433,7 @@ class _Inputs:
 
 @dataclass(frozen=True)
 class _Plan:
-    """Measures groups of metrics with the same needs."""
+    """Measures metrics in groups that need the same inputs."""
 
     job: Job
     inputs: _Inputs

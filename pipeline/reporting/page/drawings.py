@@ -60,7 +60,7 @@ class TimeView:
 
     period: str
     charts: list[TimeChart]
-    few: bool
+    has_small_periods: bool
     notes: list[str]
 
 

@@ -486,9 +486,9 @@ class JobSteps:
             copy_file(self.folder, version, PROPORTIONS)
             return
         base = self._journal.base
-        made = frozenset((self.folder / PROPORTIONS).names())
+        new_files = frozenset((self.folder / PROPORTIONS).names())
         for part in parts:
-            source = self.folder if part.file in made or base is None else self._versions.at(base)
+            source = self.folder if part.file in new_files or base is None else self._versions.at(base)
             copy_file(source / PROPORTIONS, version / PROPORTIONS, part.file, shared=True)
         write_parts(version, parts)
 

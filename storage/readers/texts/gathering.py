@@ -280,6 +280,6 @@ class Gathering:
         origins, seen = tuple(self._origins), frozenset(self._seen)
         segments = None if self._cut is None else np.array(self._segments, dtype=np.int64)
         counts = self._missing, self.replaced, origins, seen, segments, self._attachments
-        made = Batch(ids, texts, extras, *counts, tuple(self.guesses))
+        batch = Batch(ids, texts, extras, *counts, tuple(self.guesses))
         self._begin()
-        return made
+        return batch

@@ -1,8 +1,8 @@
 """The author-topic model by collapsed Gibbs sampling (Rosen-Zvi, Griffiths, Steyvers and Smyth 2004).
 
 Labels are the authors. Each token has one of its document's authors, all equally likely, and a topic of this author:
-theta_a ~ Dir(alpha, ..., alpha), phi_k ~ Dir(eta, ..., eta). Documents without a known author share one without a name,
-the last.
+theta_a ~ Dir(alpha, ..., alpha), phi_k ~ Dir(eta, ..., eta). Documents without a known author share the last author,
+which has no name.
 
 n_ak, ``label_topic``, is global. A shard sweeps against the counts of the iteration's start plus its own changes, and
 sends the changes of its own authors: with several shards this is AD-LDA.
@@ -368,7 +368,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
         global_state: AuthorTopicGlobalState,
         stream: Stream,
     ) -> AuthorLocal:
-        """Return the authors of unseen documents: proportions are theirs, whatever the words."""
+        """Return the authors of unseen documents, which determine the proportions whatever the words."""
         return AuthorLocal(global_state.authors_of(shard), shard.lengths.astype(np.int64))
 
     def predict(

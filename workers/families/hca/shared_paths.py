@@ -1,7 +1,7 @@
-"""Turn chains into a tree: leaves that were fitted with their own nodes above them share nodes of the same direction.
+"""Turn chains into a tree: leaves that were fitted with separate nodes above them come to share nodes.
 
-The factors of a chain may be turned, W x = (W R) R'x with R'x as normal as x, so that what two leaves have in common is
-a direction that lies in the span of both chains' loadings, not nodes that are alike.
+The factors of a chain may be rotated, W x = (W R) R'x, where R'x has the distribution of x. So what two leaves have in
+common is a direction in the span of both chains' loadings, not nodes that are equal.
 """
 
 from __future__ import annotations
@@ -109,14 +109,14 @@ class _GroupingScores:
 
     def _mapped(self, chains: _Chains, moves: Moves) -> list[Vector]:
         tau, sums = self.components.tau, self.sums.moved(moves)
-        made = gaussian.fitted(sums, self.prior, tau)
+        moved = gaussian.fitted(sums, self.prior, tau)
         # E[w']'E[w].
-        across = made.solve @ _one_side(self.sums.products, moves) @ self.components.solve
+        across = moved.solve @ _one_side(self.sums.products, moves) @ self.components.solve
         paths = moves.tree.paths()
         maps = []
         for nodes in chains.nodes:
             path = paths[nodes[-1]]
-            quadratic = made.gram[np.ix_(path, path)] + sums.words * np.diag(made.spread[path])
+            quadratic = moved.gram[np.ix_(path, path)] + sums.words * np.diag(moved.spread[path])
             maps.append(np.linalg.solve(np.eye(path.size) / tau + quadratic, across[np.ix_(path, nodes)]))
         return maps
 
@@ -128,7 +128,7 @@ def _one_side(products: Vector, moves: Moves) -> Vector:
 
 
 class _Chains:
-    """Leaves that share the nodes of some levels; below these, each has factors of its own, in any rotation."""
+    """Leaves that share the nodes of some levels; below these, each leaf has separate factors, in any rotation."""
 
     def __init__(self, tree: Tree, gram: Vector, ends: Vector) -> None:
         self.tree, self.gram, self.ends = tree, gram, ends

@@ -1,13 +1,14 @@
 """Move nodes of a Gaussian tree after a sweep: merges, pruning, splits on trial, and chains that become a tree.
 
-A leaf of whose vectors most is left along one direction (`collapsium.workers.families.hca.states`) is split in two, in
-a full tree with a merge elsewhere: SMEM (Ueda, Nakano, Ghahramani and Hinton 2000). The next rounds, of one iteration,
-are swept with the new tree, and it stays if the bound is larger then than it was; else the earlier tree, rows and local
-states return. So the bound never falls for a split.
+The leaf whose vectors have the largest residual along one direction (`collapsium.workers.families.hca.states`) is split
+in two; if the tree is full, two other nodes are merged: SMEM (Ueda, Nakano, Ghahramani and Hinton 2000). The sweeps of
+one iteration try the new tree. It is accepted if they raise the bound; otherwise the earlier tree, rows and local
+states are restored. So a split never lowers the bound.
 
-Merge chains with the same span: leaves, each with its own nodes above it, if that raises the bound. The factors of a
-chain may be mapped, x' = G x with W' G = W, so that whether two chains are the same is not seen from their nodes: what
-both span is set against what the best one chain for both would be, their vectors' factors mapped to it.
+Chains, which are leaves with separate nodes above them, are merged if they span the same directions and the merge
+raises the bound. The nodes alone do not show whether two chains are alike, because the factors of a chain may be
+mapped, x' = G x with W' G = W. Two chains are therefore compared with the best single chain for both, to which the
+factors of their vectors are mapped.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from collapsium.workers.special_functions import gammaln
 
 Pair = tuple[int, int, float]  # two columns, and the sign with which the second goes into the first
 
-CALM_ITERATIONS = 4  # Iterations without moves before a leaf is split: so long probes are stepped
+CALM_ITERATIONS = 4  # Iterations without moves before a leaf is split, in which probes converge
 MIN_SPLIT_VECTORS = 8  # Vectors of a leaf that may be split
-MIN_GAIN, MAX_CHANGE = 1e-7, 3e-4  # Of the bound: least gain of a split, and most of the iteration before it
+# Minimum gain of a split, and maximum change of the iteration before it, relative to the bound
+MIN_GAIN, MAX_CHANGE = 1e-7, 3e-4
 WAYS = 2  # Ways to split a leaf's vectors: as two lines, or as two clusters
 
 
@@ -70,13 +72,13 @@ def start_trial(following: HcaGlobalState, trial: NextSweep, leaf: int, bound: f
 
 
 def surpassed(splits: Splits, bound: float) -> bool:
-    """Return true if a trial has gained more than the iterations before it would have."""
+    """Return true if a trial gained more than its iterations would have gained without the split."""
     before = splits.trial_bound
     return bound - before > max(TRIAL_ROUNDS * (before - splits.last_bound), MIN_GAIN * abs(before))
 
 
 def with_rejection(splits: Splits, leaf: int) -> Splits:
-    """Return the splits with one more of a leaf that was rejected."""
+    """Return the splits with another rejection of a leaf."""
     tried = np.array(splits.tried)
     tried[leaf] += 1
     return replace(splits, tried=tried)
@@ -137,7 +139,7 @@ class TreeScores:
         return best, most
 
 
-MERGE_CANDIDATES = 8  # Chains that each is compared with, those with the most similar spans
+MERGE_CANDIDATES = 8  # Number of chains, with the most similar spans, with which each chain is compared
 MIN_CHAIN_VECTORS = 0.5  # A chain with fewer vectors is dropped
 MIN_EIGENVALUE = 1e-12  # A direction with a smaller eigenvalue, relative to the largest, is left out
 
@@ -258,8 +260,8 @@ def pooled(
     return replace(moves, tree=Tree(parents, tree.depth), sources=sources, counts=counts), after
 
 
-SWEEPS_PER_POOLING = 6  # Sweeps between two looks for chains that span the same
-ITERATIONS_PER_COMPARISON = 3  # Iterations between two looks for nodes that are better merged
+SWEEPS_PER_POOLING = 6  # Sweeps between two searches for chains that span the same directions
+ITERATIONS_PER_COMPARISON = 3  # Iterations between two searches for nodes to merge
 
 
 @dataclass(frozen=True)
@@ -377,7 +379,7 @@ def next_sweep(
         components = gaussian.fitted(sums, options.prior(), components.tau)
     tree, gamma = moves.tree, options.gamma
     sticks = nested.sticks(tree, tree.gathered(ends), ends, gamma)
-    new = [column for column, made in moves.sources.items() if not made]
+    new = [column for column, sources in moves.sources.items() if not sources]
     sticks.a[new], sticks.b[new] = 1.0, gamma
     kl = gaussian.divergence(components, tree.columns, options.prior(), sums.words)
     kl += nested.sticks_divergence(tree, sticks, gamma)

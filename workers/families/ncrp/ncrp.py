@@ -343,7 +343,7 @@ def _next_end_logs(moves: Moves, global_state: NcrpGlobalState, sums: SweepSums,
     else:
         ends = moves.summed(sums.ends)
     factors = sticks(moves.tree, moves.tree.gathered(ends), ends, global_state.gamma)
-    new = [column for column, made in moves.sources.items() if not made]
+    new = [column for column, sources in moves.sources.items() if not sources]
     factors.a[new], factors.b[new] = 1.0, global_state.gamma
     return end_logs(moves.tree, factors, global_state.gamma)
 

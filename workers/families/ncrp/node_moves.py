@@ -57,8 +57,8 @@ class Moves:
         """Return the table of moves."""
         rows = [
             (source, target, weight)
-            for target, made in self.sources.items()
-            for source, weight in (made or [(NOWHERE, 0.0)])
+            for target, sources in self.sources.items()
+            for source, weight in (sources or [(NOWHERE, 0.0)])
         ]
         return MoveTable(
             np.array([row[0] for row in rows], dtype=np.int64),
@@ -81,8 +81,8 @@ class Moves:
     def summed(self, values: Vector) -> Vector:
         """Return numbers by node that are above zero, such as masses, of the new tree."""
         after = np.where(self.tree.levels >= 0, values, 0.0)
-        for target, made in self.sources.items():
-            after[target] = sum(abs(weight) * values[source] for source, weight in made)
+        for target, sources in self.sources.items():
+            after[target] = sum(abs(weight) * values[source] for source, weight in sources)
         return after
 
     def _made(self, column: int) -> list[tuple[int, float]]:
