@@ -18,7 +18,7 @@ class Chained:
     sums: Sums
     found: Components
     ends: np.ndarray
-    made: np.ndarray  # loadings, shape (words, columns + 1)
+    loadings: np.ndarray  # shape (words, columns + 1)
 
 
 def tree_of(columns, leaves, depth):
@@ -59,6 +59,6 @@ def chained(seed, directions, words=30, noise=0.3, chain_vectors=200):
     return Chained(tree, sums, found, ends, by_node @ found.solve)
 
 
-def spanned(made, nodes):
+def spanned(loadings, nodes):
     """An orthonormal basis of what some columns span."""
-    return np.linalg.qr(made[:, nodes])[0]
+    return np.linalg.qr(loadings[:, nodes])[0]

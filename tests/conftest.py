@@ -178,11 +178,11 @@ def small(tmp_path_factory):
 def labelled_small(tmp_path_factory):
     """Training and held-out corpora with labels."""
     place = tmp_path_factory.mktemp("labelled")
-    made = []
+    corpora = []
     for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
         rows, theta = planted(seed)
-        made.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=planted_labels(theta))))
-    yield tuple(made)
+        corpora.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=planted_labels(theta))))
+    yield tuple(corpora)
     shutil.rmtree(place, ignore_errors=True)
 
 

@@ -37,7 +37,7 @@ def _(rows: CollapsedRows):
 
 
 def background_counts(rows):
-    """The tokens of each word that no topic of its documents has; None where documents have all topics."""
+    """Return the background tokens of each word; None if documents store all topics."""
     return rows.word_rest if isinstance(rows, CollapsedRows | NcrpRows) else None
 
 

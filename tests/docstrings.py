@@ -31,7 +31,7 @@ def listed() -> Iterator[str]:
 
 
 def with_methods(name: str) -> Iterator[str]:
-    """Yield a name and, for a class, the names of its own public methods and properties."""
+    """Yield a name and, for a class, the names of the public methods and properties that it defines."""
     yield name
     value = resolve_name(name)
     if inspect.isclass(value):

@@ -202,8 +202,8 @@ def measure_run(installation: Installation, run: str, kind: str) -> dict[str, st
     """Return digests of a run's topics, proportions, scores and objectives."""
     digests = {}
     events = [json.loads(line) for file in sorted(Path(run).rglob("events.jsonl")) for line in file.open()]
-    told = [[event.get("score"), event.get("objective")] for event in events if event["event"] == "iteration"]
-    digests["iterations"] = digest(told)
+    scores = [[event.get("score"), event.get("objective")] for event in events if event["event"] == "iteration"]
+    digests["iterations"] = digest(scores)
     digests["topics"] = digest(json.loads(installation.run("topics --json", run)))
     installation.run("infer --dense --scheduler serial", run, UNSEEN[kind], f"{run}.npy")
     digests["infer"] = digest(np.load(f"{run}.npy"))

@@ -19,7 +19,7 @@ LABELS = {
 
 
 def needed(fields):
-    """The options that a family cannot do without, by the fields of its configuration."""
+    """Return the required options of a family, from the fields of its configuration."""
     options = {"topics": 4, "network": DIAMOND}
     if "seeds" in fields and fields["seeds"].is_required():
         options["seeds"] = {"first": ["w0", "w1"]}

@@ -108,11 +108,11 @@ class Writer:
         def declaration(parameters: typing.Mapping[str, str], *, alone: bool = False) -> str:
             if place is None:
                 return declared(parameters, result, overload=not alone)
-            recorded, made = typing.get_args(result)
+            recorded, result_type = typing.get_args(result)
             named = {**parameters, place: f"{place}: str | os.PathLike[str]"}
             unnamed = {**parameters, place: f"{place}: None = ..."}
             return "\n".join(
-                declared(variant, kind, overload=True) for variant, kind in ((named, recorded), (unnamed, made))
+                declared(variant, kind, overload=True) for variant, kind in ((named, recorded), (unnamed, result_type))
             )
 
         def declared(parameters: typing.Mapping[str, str], kind: object, *, overload: bool) -> str:

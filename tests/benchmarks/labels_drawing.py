@@ -58,17 +58,17 @@ def write(folder, counts, has, labelled=True):
     document, word = np.nonzero(counts)
     words, offsets = counts.shape[1], np.concatenate([[0], np.cumsum((counts > 0).sum(axis=1))])
     listed = [[{"field": FIELD, "value": f"l{label}"} for label in np.flatnonzero(row)] for row in has]
-    made = Documents(
+    documents = Documents(
         numbered_ids(1, len(counts)),
         offsets.astype(np.int64),
         word.astype(np.int32),
         counts[document, word].astype(np.int32),
     )
     if labelled:
-        made = replace(made, extras={"labels": pa.array(listed, EXTRAS["labels"])})
+        documents = replace(documents, extras={"labels": pa.array(listed, EXTRAS["labels"])})
     with created(Folder(folder)) as fresh:
         writer = CorpusWriter(fresh, words)
-        writer.add_shard(made)
+        writer.add_shard(documents)
         writer.finish([f"w{number:0{len(str(words - 1))}d}" for number in range(words)])
 
 

@@ -91,8 +91,8 @@ def watch(command, limit, environment=None, always=True):
             seen.error = f"{TOO_LONG} {limit:g} s"
         elif code:
             errors.seek(0)
-            said = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
-            seen.error = said[-1][:200] if said else f"ended with code {code}"
+            output = [line.strip() for line in errors.read().decode(errors="replace").splitlines() if line.strip()]
+            seen.error = output[-1][:200] if output else f"ended with code {code}"
     return seen
 
 
@@ -123,7 +123,7 @@ def _follow(process, seen, deadline, always):
 
 
 def parsed(line):
-    """Return what a line says; nothing, if it is no record: a library may print to the same output."""
+    """Parse a line as a record; return None for other lines, because a library may print to the same output."""
     try:
         found = json.loads(line)
     except ValueError:

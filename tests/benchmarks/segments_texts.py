@@ -36,10 +36,10 @@ def prepare(papers, out, share, seed):
     if (out / "scored-flat").exists():
         return
     opener = gzip.open if papers.suffix == ".gz" else open
-    with opener(papers, "rt") as source, (out / "bodies.jsonl").open("w") as made:
+    with opener(papers, "rt") as source, (out / "bodies.jsonl").open("w") as target:
         for line in source:
             record = json.loads(line)
-            made.write(json.dumps({"id": record["id"], "text": body(record["text"])}) + "\n")
+            target.write(json.dumps({"id": record["id"], "text": body(record["text"])}) + "\n")
     ingest(out / "bodies.jsonl", out / "all", segments="sentences", min_documents=5, max_document_share=share)
     split(out / "all", out / "train", out / "test", documents=True, fraction=0.2, seed=seed)
     split(out / "test", out / "observed", out / "scored", fraction=0.5, seed=seed)

@@ -148,16 +148,16 @@ def test_a_number__is_predicted_too(place, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("names", "labels", "said"),
+    ("names", "labels", "message"),
     [
         (("smv",), (), "unknown classifier 'smv'"),
         (("lda-svm",), (("plac",),), "unknown field of labels 'plac' .did you mean 'place'"),
         (("lda-svm",), (("kind",),), "unknown field of labels 'kind'"),
     ],
 )
-def test_wrong_classifiers_and_labels__are_refused(place, names, labels, said):
+def test_wrong_classifiers_and_labels__are_refused(place, names, labels, message):
     documents = LabelledDocuments(Corpus(place / "train"), Corpus(place / "unseen"), "kind", 0, 2)
-    with pytest.raises(OptionError, match=said):
+    with pytest.raises(OptionError, match=message):
         classifier_fits(names, documents, "nowhere", labels=labels)
 
 

@@ -131,7 +131,7 @@ def test_fits_of_libraries__have_their_own_options_and_divide_by_k():
 
 
 @pytest.mark.parametrize(
-    ("names", "settings", "said"),
+    ("names", "settings", "message"),
     [
         (("sklearn",), {}, r"unknown library 'sklearn' .did you mean 'scikit-learn'"),
         (("gensim",), {"gensim": {"passes": 2}}, "gensim.passes: unknown option of 'gensim'"),
@@ -139,6 +139,6 @@ def test_fits_of_libraries__have_their_own_options_and_divide_by_k():
         (("topica",), {"topica": {"sampler": 3}}, "topica.sampler: expected a string, found 3"),
     ],
 )
-def test_wrong_libraries_and_options__are_refused(names, settings, said):
-    with pytest.raises(OptionError, match=said):
+def test_wrong_libraries_and_options__are_refused(names, settings, message):
+    with pytest.raises(OptionError, match=message):
         library_fits(names, RECORD, settings)

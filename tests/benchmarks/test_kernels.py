@@ -227,11 +227,11 @@ def active_state(topics, listed=LISTED):
     state, changes = ActiveState(starts, share, count, rest, no_start), RowChanges(rows, row_rest)
     initialise(document_pairs(shard), ActiveTopics(lists, topic), noise, state, changes)
     prior, totals = np.full(topics, 0.1), rows.sum(axis=0, dtype=np.float64) + 10.0
-    active, made = rows, [np.empty(rows.shape, np.float32)]
-    made += [np.empty(row_rest.size, np.float32)]
+    active, filled = rows, [np.empty(rows.shape, np.float32)]
+    filled += [np.empty(row_rest.size, np.float32)]
     weight = prior / totals
-    spread(SpreadRows(active, row_rest, Active.even, weight), np.full(row_rest.size, 0.1), weight, *made)
-    return Active(shard, topics, lists, topic, share, count, rest, active, row_rest, *made, prior, totals, weight)
+    spread(SpreadRows(active, row_rest, Active.even, weight), np.full(row_rest.size, 0.1), weight, *filled)
+    return Active(shard, topics, lists, topic, share, count, rest, active, row_rest, *filled, prior, totals, weight)
 
 
 @pytest.fixture(scope="module", params=MANY)
@@ -240,7 +240,7 @@ def listed(request):
 
 
 def run_sweep_active(benchmark, state, power):
-    running, made, start = state.running(), state.blank(), state.running()
+    running, filled, start = state.running(), state.blank(), state.running()
 
     def again():
         for values, first in zip((running.totals, *running.rows), (start.totals, *start.rows), strict=True):
@@ -253,12 +253,12 @@ def run_sweep_active(benchmark, state, power):
         state.priors,
         np.full(2, power),
         running,
-        ActiveState(state.sparse.starts, *made),
+        ActiveState(state.sparse.starts, *filled),
     )
     benchmark.pedantic(sweep_active, args=arguments, setup=again, rounds=ROUNDS, warmup_rounds=1)
     state.tell(benchmark)
     owner = np.repeat(np.arange(state.rest.size), np.diff(state.lists))
-    tokens = np.bincount(owner, weights=made[1], minlength=state.rest.size) + made[2]
+    tokens = np.bincount(owner, weights=filled[1], minlength=state.rest.size) + filled[2]
     np.testing.assert_allclose(tokens, state.shard.lengths, rtol=1e-5)
     assert (running.rows.cells != start.rows.cells).any()
 

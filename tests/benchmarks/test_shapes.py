@@ -105,7 +105,7 @@ def test_grid__of_fewer_iterations_takes_no_more_samples_than_it_has():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[contestants.a]\nfamily='lda'\n[[blocks]]\ntopics=[2]\ncontestants=['b']", "no contestant 'b'"),
         ("blocks=[]\n[contestants.a]\n", "expected one of family and peer"),
@@ -114,9 +114,9 @@ def test_grid__of_fewer_iterations_takes_no_more_samples_than_it_has():
         ("blocks=[", "grid.toml"),
     ],
 )
-def test_grid__an_error_is_one_line(tmp_path, text, said):
+def test_grid__an_error_is_one_line(tmp_path, text, message):
     (tmp_path / "grid.toml").write_text(text)
-    with pytest.raises(SystemExit, match=said) as error:
+    with pytest.raises(SystemExit, match=message) as error:
         Grid.read(tmp_path / "grid.toml")
     assert "\n" not in str(error.value)
 

@@ -134,7 +134,7 @@ def digits(train, test, out):
 
 
 def shown(model, family):
-    """A model's tree, the tokens or vectors below each node, and what each node has: words' chances, or loadings."""
+    """Return a model's tree, the tokens or vectors below each node, and each node's word probabilities or loadings."""
     rows = [model.rows(block) for block in range(len(model.blocks))]
     if family == "hca":
         blocks = [np.abs(block.loadings(model.global_state)) for block in rows]

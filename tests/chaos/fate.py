@@ -86,7 +86,7 @@ class Fate:
         self.taken_over = True
 
     def again(self):
-        """The driver is started again, and what was wrong with the store has been put right."""
+        """Restart the driver after the store was repaired."""
         self.session += 1
         self.dead, self.duration_text, self.taken_over = False, None, False
         self._asked.clear()

@@ -53,7 +53,7 @@ KINDS = (
 
 
 def prepare():
-    """Write the corpora into the store, which holds nothing else then."""
+    """Clear the store, and write the corpora into it."""
     FaultyFileSystem.fate = None
     FaultyFileSystem.store.clear()
     write_corpus("faulty://store/corpus/train", planted_rows(1, documents=16, words=20), 20, shard_tokens=330)
@@ -75,8 +75,8 @@ def ended():
     """The present contents of the store."""
     models = [Model(place) for place in (RUN, *(place for _, place in leaves(RUN)))]
     runs = [Run(RUN), *(run for _, run in restarts_of(RUN))]
-    told = [event for run in runs for event in run.events() if event["event"] != "back"]
-    events = [{name: value for name, value in event.items() if name not in TIMES} for event in told]
+    recorded = [event for run in runs for event in run.events() if event["event"] != "back"]
+    events = [{name: value for name, value in event.items() if name not in TIMES} for event in recorded]
     return Ended([bits(model, len(model.record.shards)) for model in models], events)
 
 
@@ -115,7 +115,7 @@ def reset(base):
 
 
 def unglanced():
-    """Look for no words: what is looked for where there is time to does not follow from a seed."""
+    """Fetch no top words, because whether there is time to fetch them does not follow from a seed."""
     return mock.patch.multiple(topic_snapshots.TopicSnapshots, submit=lambda *_, **__: [], final_words=lambda *_: {})
 
 

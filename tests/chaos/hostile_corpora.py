@@ -26,7 +26,7 @@ def with_column(table, name, column):
 
 
 def rewrite_shard(place, table, number=0):
-    """Write a shard's Parquet file anew, and make the manifest agree with it as far as that can be."""
+    """Rewrite a shard's Parquet file, and make the manifest agree with it as far as possible."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", store_schema=False)
 
@@ -56,7 +56,7 @@ def rewrite_manifest(place, change):
 
 
 def rewrite_vocabulary(place, table):
-    """Write the table of words anew."""
+    """Rewrite the table of words."""
     sink = io.BytesIO()
     pq.write_table(table, sink, store_schema=False)
 

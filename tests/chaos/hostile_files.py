@@ -86,8 +86,8 @@ def listener(path):
     folder = Path.cwd()
     os.chdir(path.parent)
     try:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
+        with socket.socket(socket.AF_UNIX) as unix_socket:
+            unix_socket.bind(path.name)
     finally:
         os.chdir(folder)
 
@@ -132,29 +132,29 @@ def files_of(folder):
 
 
 def run(words):
-    """Run a command in a child; return its exit code, negative where a signal ended it, and what it said."""
+    """Run a command in a child; return its exit code, which is negative if a signal ended it, and its output."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
         os.close(reader)
-        code, said = 70, io.StringIO()
+        code, output = 70, io.StringIO()
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(SECONDS)
         try:
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 code = collapsium(words)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 71
         except BaseException as error:
-            said.write(f"raw {type(error).__name__}: {error}")
+            output.write(f"raw {type(error).__name__}: {error}")
         finally:
-            os.write(writer, said.getvalue().encode("utf-8", "replace")[-2000:])
+            os.write(writer, output.getvalue().encode("utf-8", "replace")[-2000:])
             os._exit(code)
     os.close(writer)
     with os.fdopen(reader, "rb") as text:
-        said = text.read().decode("utf-8", "replace")
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said
+        output = text.read().decode("utf-8", "replace")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), output
 
 
 def load(place):
@@ -168,7 +168,7 @@ def load(place):
 
 
 def attack(root, seed, part, kind, change):
-    """Put something in the place of a part; return what goes wrong with the commands that read it."""
+    """Replace a part by something else; return the faults of commands that read it."""
     place, faults = root / "place", []
     for words in commands(part.parts[0]):
         for path in [
@@ -181,10 +181,12 @@ def attack(root, seed, part, kind, change):
         change(target)
         before = files_of(root / "outside")
         os.chdir(place)
-        code, said = run(words)
-        raw = code not in (0, 1, 2, 3, 4, 5) or "Traceback" in said or "this is a bug" in said or "Error: " in said
-        if raw or CONTROL.search(said):
-            faults.append(f"{part}: {kind}: {' '.join(words)}: {code}: {said.strip()[-400:]}")
+        code, output = run(words)
+        raw = (
+            code not in (0, 1, 2, 3, 4, 5) or "Traceback" in output or "this is a bug" in output or "Error: " in output
+        )
+        if raw or CONTROL.search(output):
+            faults.append(f"{part}: {kind}: {' '.join(words)}: {code}: {output.strip()[-400:]}")
         if files_of(root / "outside") != before:
             faults.append(f"{part}: {kind}: {' '.join(words)}: changed what lies outside")
             shutil.rmtree(root / "outside")

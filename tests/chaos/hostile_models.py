@@ -77,7 +77,7 @@ OPTIONS = {
 
 
 def corpora(place):
-    """Write small corpora of all that families take: a training and a held-out part, new documents, and vectors."""
+    """Write small corpora for all families: a training and a held-out part, new documents, and vectors."""
     rows, theta = planted(1, documents=20, words=12, tokens=12)
     write_corpus(place / "all", dealt(rows, 1), 12, 90, labels=planted_labels(theta), segmented=True)
     split(place / "all", place / "train", place / "heldout", fraction=0.3, seed=1)
@@ -151,20 +151,20 @@ def _extreme(values, low):
 
 def one_entry(values, generator, entry):
     """Return a copy with one changed entry."""
-    made = np.array(values)
-    if made.size:
+    changed = np.array(values)
+    if changed.size:
         with np.errstate(all="ignore"):
-            made.reshape(-1)[generator.integers(made.size)] = np.array(entry).astype(made.dtype)
-    return made
+            changed.reshape(-1)[generator.integers(changed.size)] = np.array(entry).astype(changed.dtype)
+    return changed
 
 
 def _swapped(values, generator):
-    made = np.array(values)
-    flat = made.reshape(-1)
+    changed = np.array(values)
+    flat = changed.reshape(-1)
     if flat.size > 1:
         first, second = generator.integers(flat.size, size=2)
         flat[[first, second]] = flat[[second, first]]
-    return made
+    return changed
 
 
 MUTATIONS = {
@@ -228,7 +228,7 @@ def commands(family, place, run, out):
 
 
 def fault_of(words):
-    """Run a command in this process; return what is wrong with how it ends, empty where nothing is."""
+    """Run a command in this process; return the fault in how it ended, empty if it ended well."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
@@ -287,7 +287,7 @@ def _in_child(task, sender):
 
 
 def safely(task):
-    """Do something in a process of its own; return what it returned, or how the process ended."""
+    """Call a function in a separate process; return its result, or how the process ended."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_in_child, args=(task, sender))
@@ -321,7 +321,7 @@ def all_changes(base):
                     yield folder, name, part, array, kind
 
 
-def attack(base, place, family, generator, told, shards, change):
+def attack(base, place, family, generator, tally, shards, change):
     """Change one array of a run, and give a copy to the commands that read it, if the checks accept it."""
     folder, name, part, array, kind = change
     arrays = read_arrays(Folder(folder / part))
@@ -333,7 +333,7 @@ def attack(base, place, family, generator, told, shards, change):
     ):
         return []
     no = refused(folder, name, part, changed, shards)
-    told["refused" if no else "accepted"] += 1
+    tally["refused" if no else "accepted"] += 1
     if no and generator.random() > SHARE_OF_REFUSED:
         return []
     faults = []
@@ -345,7 +345,7 @@ def attack(base, place, family, generator, told, shards, change):
             shutil.rmtree(run / "model")
         for command, words in commands(family, place, run, Path(scratch)).items():
             fault = safely(lambda words=words: fault_of(words))
-            told["commands"] += 1
+            tally["commands"] += 1
             if fault:
                 faults.append(f"== {family} {name} {part}/{array} {kind}: {command}\n{fault}")
     return faults
@@ -353,7 +353,7 @@ def attack(base, place, family, generator, told, shards, change):
 
 def run_all(runs, families=(), seed=1):
     """Attack each family a number of times, or in all ways; return the failures."""
-    generator, told, faults = np.random.default_rng(seed), Counter(), []
+    generator, tally, faults = np.random.default_rng(seed), Counter(), []
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)
         corpora(place)
@@ -366,8 +366,8 @@ def run_all(runs, families=(), seed=1):
             shutil.rmtree(place / "warm", ignore_errors=True)
             before, shards = len(faults), shards_of(family, place)
             for change in all_changes(base) if runs == "all" else some_changes(base, generator, int(runs)):
-                faults += attack(base, place, family, generator, told, shards, change)
-            print(f"{family} {options}: {len(faults) - before} faults; {dict(told)} so far", flush=True)
+                faults += attack(base, place, family, generator, tally, shards, change)
+            print(f"{family} {options}: {len(faults) - before} faults; {dict(tally)} so far", flush=True)
             for text in faults[before:]:
                 print(text, flush=True)
     return faults

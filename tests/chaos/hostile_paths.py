@@ -287,9 +287,9 @@ def topic_commands(model, fit, serial):
     ]  # fmt: skip
 
 
-def unsafe(said, place):
+def unsafe(output, place):
     """Return what a terminal or a spreadsheet would run of what was printed, and of CSV files; None where nothing."""
-    found = CONTROLS.search(said)
+    found = CONTROLS.search(output)
     if found is not None:
         return f"the control character {found[0]!r} was printed"
     for path in filter(Path.is_file, sorted(place.rglob("*.csv"))):
@@ -321,11 +321,11 @@ def try_path(seed, place, *, family=None, tell=lambda words: None):
     (place / "network.toml").write_text(NETWORK)
     with contextlib.chdir(place):
         for words in commands_for(family, draw):
-            said = io.StringIO()
+            output = io.StringIO()
             tell(f"({family}): {' '.join(words)}")
             signal.alarm(SECONDS)
             try:
-                with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():
+                with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), warnings.catch_warnings():
                     warnings.simplefilter(
                         "ignore", RuntimeWarning
                     )  # of numbers that overflow, as hashes do interpreted
@@ -336,9 +336,9 @@ def try_path(seed, place, *, family=None, tell=lambda words: None):
                 return f"seed {seed} ({family}): {' '.join(words)}: raw {type(error).__name__}: {error}"
             finally:
                 signal.alarm(0)
-            if code not in (0, 1, 2) or "this is a bug" in said.getvalue() or "Error: " in said.getvalue():
-                return f"seed {seed} ({family}): {' '.join(words)}: exit {code}: {said.getvalue()[-500:]}"
-            fault = unsafe(said.getvalue(), place)
+            if code not in (0, 1, 2) or "this is a bug" in output.getvalue() or "Error: " in output.getvalue():
+                return f"seed {seed} ({family}): {' '.join(words)}: exit {code}: {output.getvalue()[-500:]}"
+            fault = unsafe(output.getvalue(), place)
             if fault is not None:
                 return f"seed {seed} ({family}): {' '.join(words)}: {fault}"
     return None
@@ -363,7 +363,7 @@ def run_seeds(first, count):
 def follow(first, last):
     """Try seeds in a child process; return the seed after the last that was tried, and how many faults were met."""
     command = [sys.executable, "-m", "tests.chaos.hostile_paths", str(first), str(last - first), HERE]
-    running, faults, said = f"{first}", 0, time.monotonic()
+    running, faults, reported_at = f"{first}", 0, time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as child:
             for line in child.stdout:
@@ -372,8 +372,8 @@ def follow(first, last):
                     print(line, end="", flush=True)
                     continue
                 running = line[2:].rstrip()
-                if time.monotonic() - said > PROGRESS_SECONDS:
-                    said = time.monotonic()
+                if time.monotonic() - reported_at > PROGRESS_SECONDS:
+                    reported_at = time.monotonic()
                     print(f"at seed {running.split()[0]} of {first} to {last - 1}", flush=True)
         if child.returncode:
             errors.seek(0)

@@ -93,7 +93,7 @@ def before_checkpoint(run):
 
 
 class Driver:
-    """The command, begun anew with --resume when it has ended before the run has."""
+    """A command that is restarted with --resume if it ends before the run does."""
 
     def __init__(self, corpus, run, scheduler, options):
         self.run, self.where = (
@@ -103,17 +103,17 @@ class Driver:
         self.first = ["fit", str(corpus), str(run)]
         for name, value in options.items():
             self.first += [f"--{name}", str(value)]
-        self.process, self.starts, self.said = None, 0, []
+        self.process, self.starts, self.errors = None, 0, []
         self.kept = {}  # by run, the events before the checkpoint from which it was last resumed
 
     def keep(self):
-        """Start it, if it does not run; tell whether it has ended well."""
+        """Start the command if it is not running; return whether it has ended well."""
         if self.process is not None:
             code = self.process.poll()
             if code is None:
                 return False
-            self.said.append(f"{code}: {self.process.stderr.read().decode().strip()[-300:]}")
-            assert not self.begun_anew(), f"begun anew despite a checkpoint: {self.begun_anew()}; {self.said}"
+            self.errors.append(f"{code}: {self.process.stderr.read().decode().strip()[-300:]}")
+            assert not self.begun_anew(), f"begun anew despite a checkpoint: {self.begun_anew()}; {self.errors}"
             if code == 0:
                 return True
         words = ["fit", "--resume", str(self.run)] if (self.run / "run.json").exists() else self.first
@@ -152,7 +152,7 @@ def live(corpus, place, options, generator, kills, local):
                 cluster.keep()
             now = time.monotonic()
             if now - began > SECONDS_BEFORE_HANG:
-                raise AssertionError(f"it hangs; {driver.starts} starts, {killed}; {driver.said}")
+                raise AssertionError(f"it hangs; {driver.starts} starts, {killed}; {driver.errors}")
             if now >= following and sum(killed.values()) < kills:
                 kind, process = generator.choice(victims(cluster, driver))
                 with contextlib.suppress(ProcessLookupError):

@@ -59,8 +59,8 @@ class Fault:
 
 
 def run(words, place, number=None, kind="kill"):
-    """Run a command in a child; return its exit code, what it said, and how many operations it made."""
-    said, speaks = os.pipe()
+    """Run a command in a child; return its exit code, its output, and its number of operations."""
+    output_end, speaks = os.pipe()
     counts, counted = os.pipe()
     child = os.fork()
     if not child:
@@ -77,13 +77,13 @@ def run(words, place, number=None, kind="kill"):
             os._exit(code)
     os.close(speaks)
     os.close(counted)
-    with os.fdopen(said) as reader, os.fdopen(counts) as number_reader:
+    with os.fdopen(output_end) as reader, os.fdopen(counts) as number_reader:
         text, met = reader.read(), number_reader.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text, int(met or 0)
 
 
 def files_of(folder, name=""):
-    """All files of a folder, and what is in them; of a run that is fitted its models, as all else has times."""
+    """Return all files of a folder with their contents; of a fitted run only the models, because its other files contain times."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return {file: data for file, data in files.items() if name not in FITS or "model" in file.split("/")}
 
@@ -149,11 +149,11 @@ def named(words, documents):
 
 
 def judge(name, words, expected, code, place):
-    """Give the same command what a disturbed one has left, and return what is wrong with what comes of it."""
-    again, said, _ = run(again_of(name, words, place), place)
+    """Run a disturbed command again on the files that it left, and return the fault of the result."""
+    again, output, _ = run(again_of(name, words, place), place)
     # What is there once it has its name is whole; only the exit code of the process that was killed is not known.
-    if again != DONE and not (code == KILLED and name in WHOLE and "exists already" in said):
-        return f"the same command again: exit code {again}, {said.strip()[-300:]}"
+    if again != DONE and not (code == KILLED and name in WHOLE and "exists already" in output):
+        return f"the same command again: exit code {again}, {output.strip()[-300:]}"
     found = files_of(place, name)
     if found != expected:
         other = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
@@ -162,7 +162,7 @@ def judge(name, words, expected, code, place):
 
 
 def try_all(name, kinds=("kill", "full"), every=1):
-    """Disturb a command at each of its operations; return how many were disturbed, and what went wrong."""
+    """Disturb a command at each of its operations; return the number of disturbances, and the faults."""
     root = Path(tempfile.mkdtemp(prefix="operations-"))
     seed, place, words = root / "seed", root / "place", COMMANDS[name]
     wrong, tried = [], 0
@@ -177,16 +177,16 @@ def try_all(name, kinds=("kill", "full"), every=1):
         seed.mkdir()
         seeds(seed)
         lay()
-        code, said, operations = run(words, place)
-        assert code == DONE, said
+        code, output, operations = run(words, place)
+        assert code == DONE, output
         expected = files_of(place, name)
         for kind in kinds:
             for number in range(0, operations, every):
                 lay()
-                code, said, _ = run(words, place, number, kind)
+                code, output, _ = run(words, place, number, kind)
                 tried += 1
-                raw = code not in (DONE, 1, KILLED) or "Traceback" in said or "this is a bug" in said
-                fault = f"exit code {code}: {said.strip()[-300:]}" if raw else None
+                raw = code not in (DONE, 1, KILLED) or "Traceback" in output or "this is a bug" in output
+                fault = f"exit code {code}: {output.strip()[-300:]}" if raw else None
                 # What an addition has left is cleaned by the next, which is made in any case.
                 if kind == "full" and code == DONE and name not in AGAIN and files_of(place) != expected:
                     fault = "exit code 0, but something is missing or left"

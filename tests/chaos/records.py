@@ -84,7 +84,7 @@ def variants_of(file):
 
 
 def attempt(words):
-    """Run a command in this process; return what is wrong with how it ended, nothing where all is well."""
+    """Run a command in this process; return the fault in how it ended, or nothing if it ended well."""
     began, out, err = time.monotonic(), io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -110,7 +110,7 @@ def dense_folder(place, version=3):
 
 
 def dense_said(version, name):
-    """A file of a Zarr array, such as what Zarr says of it."""
+    """Return a file of a Zarr array, such as its description."""
     place = Path(tempfile.mkdtemp(prefix="collapsium-seed-"))
     data = (dense_folder(place, version) / name).read_bytes()
     shutil.rmtree(place)

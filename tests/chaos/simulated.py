@@ -81,7 +81,7 @@ def bits(value):
 
 
 class SimulatedExecutor:
-    """Runs tasks in an order of its own on workers that forget, die and come back."""
+    """Runs tasks in random order on workers that lose results, die and return."""
 
     dashboard = None
     memory = None
@@ -102,7 +102,7 @@ class SimulatedExecutor:
         """No worker joins or leaves unnoticed."""
 
     def tell(self, function, *args):
-        """No worker holds anything but results."""
+        """Require that workers hold only results."""
 
     def submit(self, function, *args, home=None, strict=False):
         self._step("submit")
@@ -145,7 +145,7 @@ class SimulatedExecutor:
             self._run(self._choose(futures))
 
     def _lose(self, worker):
-        """A worker dies with all that it holds, and another comes."""
+        """Replace a worker, whose results are lost."""
         self._alive[self._alive.index(worker)] = next(self._names)
         for reference in self._waiting:
             future = reference()
@@ -153,7 +153,7 @@ class SimulatedExecutor:
                 future.worker = future.value = None
 
     def _choose(self, futures):
-        """A task that can begin, among all that are awaited: whatever was submitted first need not come first."""
+        """Return a task that can begin, in any order of submission."""
         self._waiting = [reference for reference in self._waiting if reference() is not None]
         ready, seen, stack = [], set(), [*futures, *(reference() for reference in self._waiting)]
         while stack:
@@ -199,7 +199,7 @@ class SimulatedExecutor:
             future.worker = future.value = None
 
     def _opened(self, arg, worker):
-        """The argument of a task: a copy if it comes from another worker or from the driver."""
+        """Return the argument of a task: a copy if another worker or the driver sent it."""
         if isinstance(arg, Future):
             return arg.value if arg.worker == worker else frozen(pickle.loads(pickle.dumps(arg.value)))
         if isinstance(arg, list):

@@ -74,10 +74,10 @@ def test_a_scheduler_that_is_suspended__is_waited_for_whichever_limit_ends_first
     monkeypatch.setitem(dask_cluster.SETTINGS, "distributed.comm.timeouts.connect", "1s")
     for module in (dask, dask_cluster):
         monkeypatch.setattr(module, "CLUSTER_POLL", 1.0 + late)
-    told, frozen = [], []
+    events, frozen = [], []
 
     def freeze(event):
-        told.append(event)
+        events.append(event)
         if event["event"] == "iteration" and event["iteration"] == 5 and not frozen:
             scheduler.send_signal(signal.SIGSTOP)
             frozen.append(threading.Timer(6.0, scheduler.send_signal, [signal.SIGCONT]))
@@ -89,9 +89,9 @@ def test_a_scheduler_that_is_suspended__is_waited_for_whichever_limit_ends_first
             **OPTIONS,
         )  # fmt: skip
         frozen[0].join()
-    texts = [event["text"] for event in told if event["event"] == "notice"]
+    texts = [event["text"] for event in events if event["event"] == "notice"]
     assert any("the scheduler does not answer" in text for text in texts)
-    assert not [event for event in told if event["event"] == "back"]
+    assert not [event for event in events if event["event"] == "back"]
     calm = fit(corpus, tmp_path / "calm", scheduler="serial", **OPTIONS)
     np.testing.assert_array_equal(model.rows(0).word_topic, calm.rows(0).word_topic)
 
@@ -110,27 +110,28 @@ def grow(flag):
 
 
 def test_a_worker_that_is_killed_for_its_memory__is_named_with_its_limit_and_what_to_do(tmp_path):
-    told = []
-    executor = open_executor("local", 1, 600_000_000, notice=told.append)
+    notices = []
+    executor = open_executor("local", 1, 600_000_000, notice=notices.append)
     try:
         assert executor.collect([executor.submit(grow, str(tmp_path / "grown"))]) == [2.0]
     finally:
         executor.close()
-    assert len(told) == 1
-    assert told[0].startswith("worker tls://127.0.0.1:")
+    assert len(notices) == 1
+    assert notices[0].startswith("worker tls://127.0.0.1:")
     assert (
-        "was restarted because it exceeded its memory limit of 600 MB; give each worker more memory, or set" in told[0]
+        "was restarted because it exceeded its memory limit of 600 MB; give each worker more memory, or set"
+        in notices[0]
     )
 
 
 def test_a_worker_that_is_killed_again_and_again__ends_the_fit_with_the_reason():
-    told = []
-    executor = open_executor("local", 1, 600_000_000, notice=told.append)
+    notices = []
+    executor = open_executor("local", 1, 600_000_000, notice=notices.append)
     try:
         with pytest.raises(ClusterError, match=r"died while running it.* it exceeded its memory limit of 600 MB; give"):
             executor.collect([executor.submit(grow, None)])
         # The last notice may come after the error.
-        wait_until(lambda: executor.collect([executor.submit(abs, -1)]) == [1] and len(told) >= 4)
+        wait_until(lambda: executor.collect([executor.submit(abs, -1)]) == [1] and len(notices) >= 4)
     finally:
         executor.close()
-    assert len(told) == 4
+    assert len(notices) == 4

@@ -55,15 +55,15 @@ def test_dask__has_certificates_and_boards_have_no_password():
 
 def test_certificates__are_made_once_and_for_their_owner_alone(tmp_path):
     program = SERVICES["certificates"]["command"][2].replace("/tls", str(tmp_path))
-    made = []
+    names = []
     for _ in range(2):
         subprocess.run([sys.executable, "-c", program], check=True)
-        made.append({path.name: (path.stat().st_mode & 0o777, path.read_text()) for path in tmp_path.iterdir()})
-    assert made[0] == made[1]
-    assert {name: mode for name, (mode, _) in made[0].items()} == dict.fromkeys(
+        names.append({path.name: (path.stat().st_mode & 0o777, path.read_text()) for path in tmp_path.iterdir()})
+    assert names[0] == names[1]
+    assert {name: mode for name, (mode, _) in names[0].items()} == dict.fromkeys(
         ("ca.pem", "cert.pem", "key.pem"), 0o600
     )
-    assert "PRIVATE KEY" in made[0]["key.pem"][1]
+    assert "PRIVATE KEY" in names[0]["key.pem"][1]
 
 
 def test_prometheus__scrapes_existing_services():
@@ -110,11 +110,11 @@ def expressions(tree):
 
 def test_boards__name_metrics_that_exist():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "pipeline").rglob("*.py")]
-    told = {name for text in sources for name in re.findall(r'"(?:collapsium_)?([a-z][a-z_]*)"', text)}
+    exported = {name for text in sources for name in re.findall(r'"(?:collapsium_)?([a-z][a-z_]*)"', text)}
     for path in (DEPLOY / "grafana" / "dashboards").glob("*.json"):
         board = json.loads(path.read_text(encoding="utf-8"))
         named = {name for expression in expressions(board) for name in re.findall(r"\bcollapsium_(\w+)", expression)}
         plain = {re.sub(r"_(total|sum|count|created)$", "", name) for name in named}
         assert board["uid"] == "collapsium"
         assert plain
-        assert plain <= told, plain - told
+        assert plain <= exported, plain - exported

@@ -47,7 +47,7 @@ def test_image__runs_as_no_root(image):
 
 
 def test_base__names_no_registry():
-    bases = [said.partition(" AS ")[0] for name, said in instructions(FILE) if name == "FROM"]
+    bases = [argument.partition(" AS ")[0] for name, argument in instructions(FILE) if name == "FROM"]
     assert set(bases) == {"python:3.11.14-slim-bookworm"}
 
 
@@ -111,9 +111,9 @@ def test_driver__keeps_a_checkpoint_when_the_container_is_stopped(image, tmp_pat
         )
         time.sleep(0.2)
         running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=60)
+        _, output = running.communicate(timeout=60)
     finally:
         running.kill()
-    assert running.returncode == 130, said
-    assert "is saved" in said
+    assert running.returncode == 130, output
+    assert "is saved" in output
     assert (tmp_path / "run" / "checkpoints" / "latest.json").exists()

@@ -25,12 +25,12 @@ def strict(schema):
         return [strict(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: strict(value) for name, value in schema.items()}
-    if isinstance(made.get("properties"), dict) and "additionalProperties" not in made:
-        made["additionalProperties"] = False
-    if made.pop("x-kubernetes-int-or-string", False):
-        made["type"] = ["integer", "string"]
-    return made
+    checked = {name: strict(value) for name, value in schema.items()}
+    if isinstance(checked.get("properties"), dict) and "additionalProperties" not in checked:
+        checked["additionalProperties"] = False
+    if checked.pop("x-kubernetes-int-or-string", False):
+        checked["type"] = ["integer", "string"]
+    return checked
 
 
 @functools.cache

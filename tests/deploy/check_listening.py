@@ -17,14 +17,14 @@ OWN |= {"n": "1", "DASK_WORKER_NAME": "one", "THREADS": "1", "MEMORY": "2GB"}
 
 
 def printed():
-    """The commands of the guides that start a scheduler and a worker, two by two, without what becomes of their output."""
+    """Return pairs of commands of the guides that start a scheduler and a worker, without redirections."""
     text = "\n".join(blocks("sh"))
     commands = [re.split(r"\s+(?:\d?>|&$)", found.replace("\\\n", " "))[0] for found in PART.findall(text)]
     return zip(commands[::2], commands[1::2], strict=True)
 
 
 def unit(name):
-    """The command of a unit, by the name of its program alone."""
+    """Return the command of a unit, with the program named without its folder."""
     (line,) = re.findall(r"^ExecStart=\S*/(.*)$", (DEPLOY / "systemd" / name).read_text(), re.MULTILINE)
     return line.replace("%H-%i", "one")
 

@@ -82,7 +82,7 @@ def submitted(site, *words, nodes=1):
 
 
 def ended(site, job):
-    """Wait for a job's end; return its status and what it said."""
+    """Wait for a job's end; return its status and its output."""
     try:
         status = job.wait(timeout=200)
     finally:
@@ -98,16 +98,16 @@ def events(run):
 
 
 def end_rest(job):
-    """End what a job has left, as SLURM does; the workers end by themselves, at the latest when they miss the scheduler."""
+    """End a job's remaining processes, as SLURM does; workers end by themselves once their scheduler is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGKILL)
 
 
 def test_job__runs_to_its_end(site):
     job = submitted(site, *FIT, "--iterations", "4", nodes=2)
-    status, said = ended(site, job)
-    assert status == 0, said
-    assert "2 workers" in said
+    status, output = ended(site, job)
+    assert status == 0, output
+    assert "2 workers" in output
     assert (site / "run" / "model" / "model.json").exists()
     journal = (site / "collapsium-17" / "workers.log").read_text()
     assert journal.count("Start worker at") == 2, journal
@@ -120,19 +120,19 @@ def test_job__keeps_a_checkpoint_when_its_time_is_over_and_is_queued_again(site)
     job = submitted(site, *FIT, "--iterations", "1000000")
     wait_until(lambda: events(site / "run").count("iteration") > 2 or job.poll() is not None)
     os.kill(job.pid, signal.SIGTERM)  # to the script alone, as --signal=B: says
-    status, said = ended(site, job)
-    assert status == 130, said
+    status, output = ended(site, job)
+    assert status == 130, output
     assert (site / "scontrol.log").read_text() == "requeue 17\n"
     assert (site / "run" / "checkpoints" / "latest.json").exists()
 
 
 def test_job__says_how_it_is_used(site):
     job = submitted(site)
-    status, said = ended(site, job)
-    assert (status, said.split()[0]) == (2, "usage:")
+    status, output = ended(site, job)
+    assert (status, output.split()[0]) == (2, "usage:")
 
 
 def test_job__fails_with_its_command(site):
-    status, said = ended(site, submitted(site, "sh", "-c", "echo $DASK_SCHEDULER_ADDRESS; exit 3"))
-    assert status == 3, said
-    assert said.split()[-1].startswith("tls://127.0.0.1:")
+    status, output = ended(site, submitted(site, "sh", "-c", "echo $DASK_SCHEDULER_ADDRESS; exit 3"))
+    assert status == 3, output
+    assert output.split()[-1].startswith("tls://127.0.0.1:")

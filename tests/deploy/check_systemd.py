@@ -30,11 +30,11 @@ def put(folder, change=lambda text: text):
 
 def test_units__are_verified(tmp_path):
     assert len(UNITS) == 4
-    said = verify(tmp_path, put(tmp_path))
-    assert not [line for line in said.splitlines() if "collapsium" in line], said
+    output = verify(tmp_path, put(tmp_path))
+    assert not [line for line in output.splitlines() if "collapsium" in line], output
 
 
 @pytest.mark.parametrize("wrong", [r"^ExecStart=\S+", r"^OnCalendar=.*", r"^KillMode=.*"])
 def test_faults__are_found(tmp_path, wrong):
-    said = verify(tmp_path, put(tmp_path, lambda text: re.sub(wrong, "Nonsense=/no/such", text, flags=re.MULTILINE)))
-    assert "Nonsense" in said
+    output = verify(tmp_path, put(tmp_path, lambda text: re.sub(wrong, "Nonsense=/no/such", text, flags=re.MULTILINE)))
+    assert "Nonsense" in output

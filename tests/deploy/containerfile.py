@@ -20,9 +20,9 @@ def instructions(path):
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.lstrip().startswith("#")]
     for line in re.sub(r"\\\n\s*", "", "\n".join(lines)).splitlines():
         if line.strip():
-            name, _, said = line.partition(" ")
+            name, _, argument = line.partition(" ")
             assert name in KNOWN, f"a step that is not known here: {line}"
-            yield name, said.strip()
+            yield name, argument.strip()
 
 
 class Stage:
@@ -30,7 +30,7 @@ class Stage:
 
     def __init__(self, folder, base):
         self.base, self.root, self.venv = base, folder / "root", folder / "venv"
-        self.env, self.user, self.made = {}, "root", ""
+        self.env, self.user = {}, "root"
         self.entrypoint, self.command, self.health = [], [], []
         self.root.mkdir(parents=True)
         venv.create(self.venv, symlinks=True)
@@ -71,34 +71,34 @@ class Stage:
 def build(path, context, folder):
     """Run all steps; return the last stage."""
     stages, names = [], {}
-    for name, said in instructions(path):
+    for name, argument in instructions(path):
         if name == "FROM":
-            base, _, title = said.partition(" AS ")
+            base, _, title = argument.partition(" AS ")
             stages.append(Stage(folder / f"stage-{len(stages)}", base))
             names[title] = stages[-1]
             continue
         stage = stages[-1]
         if name == "WORKDIR":
-            stage.folder = stage.at(said)
+            stage.folder = stage.at(argument)
             stage.folder.mkdir(parents=True, exist_ok=True)
         elif name == "COPY":
-            _copy(said, stage, context, names)
+            _copy(argument, stage, context, names)
         elif name == "RUN":
-            done = stage.run(["sh", "-ec", said])
-            assert done.returncode == 0, f"RUN {said}\n{done.stdout}{done.stderr}"
+            done = stage.run(["sh", "-ec", argument])
+            assert done.returncode == 0, f"RUN {argument}\n{done.stdout}{done.stderr}"
         elif name == "ENV":
-            stage.env |= dict(word.split("=", 1) for word in shlex.split(said))
+            stage.env |= dict(word.split("=", 1) for word in shlex.split(argument))
         elif name == "USER":
-            stage.user = said
+            stage.user = argument
         elif name == "HEALTHCHECK":
-            stage.health = json.loads(said.partition(" CMD ")[2])
+            stage.health = json.loads(argument.partition(" CMD ")[2])
         else:
-            setattr(stage, {"ENTRYPOINT": "entrypoint", "CMD": "command"}[name], json.loads(said))
+            setattr(stage, {"ENTRYPOINT": "entrypoint", "CMD": "command"}[name], json.loads(argument))
     return stages[-1]
 
 
-def _copy(said, stage, context, names):
-    *sources, target = said.split()
+def _copy(argument, stage, context, names):
+    *sources, target = argument.split()
     origin = None
     if sources[0].startswith("--from="):
         origin = names[sources.pop(0).removeprefix("--from=")]

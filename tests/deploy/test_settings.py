@@ -17,9 +17,9 @@ def settings():
 
 
 def test_settings__match_our_own_clusters():
-    said = {name: dask.config.get(name, config=settings()) for name in keys(settings())}
-    assert {name: value for name, value in said.items() if name not in OWN} == SETTINGS
-    assert said["distributed.scheduler.preload"] == ["collapsium.pipeline.monitoring.dask_dashboard.plugin"]
+    configured = {name: dask.config.get(name, config=settings()) for name in keys(settings())}
+    assert {name: value for name, value in configured.items() if name not in OWN} == SETTINGS
+    assert configured["distributed.scheduler.preload"] == ["collapsium.pipeline.monitoring.dask_dashboard.plugin"]
 
 
 def test_settings__are_names_that_dask_knows():

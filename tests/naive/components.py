@@ -72,7 +72,7 @@ def sweep_factors(values, tree, location, spread):
     """q(c) given q(x), then q(x) given q(c)."""
     nodes, depth = tree.paths.shape
     score, bound = np.zeros((len(values), nodes)), 0.0
-    made = np.zeros(location.shape), np.zeros(spread.shape)
+    moved = np.zeros(location.shape), np.zeros(spread.shape)
     for row, value in enumerate(values - tree.mean):
         y, c = location[row], spread[row]
         moment = c + np.outer(y, y)
@@ -84,13 +84,13 @@ def sweep_factors(values, tree, location, spread):
         q = np.exp(score[row] - logsumexp(score[row]))
         inverse = np.eye(depth) + tree.precision * sum(q[end] * tree.quadratic(end) for end in range(nodes))
         expected = sum(q[end] * tree.matrix(end)[0] for end in range(nodes))
-        made[1][row] = np.linalg.inv(inverse)
-        made[0][row] = made[1][row] @ (tree.precision * expected.T @ value)
+        moved[1][row] = np.linalg.inv(inverse)
+        moved[0][row] = moved[1][row] @ (tree.precision * expected.T @ value)
     log_norm = logsumexp(score, axis=1)
     q = np.exp(score - log_norm[:, np.newaxis])
-    mean = np.repeat(made[0][:, np.newaxis], nodes, axis=1)
-    square = mean[..., np.newaxis] * mean[..., np.newaxis, :] + made[1][:, np.newaxis]
-    return _summed(values, tree, q, mean, square, bound + log_norm.sum(), *made)
+    mean = np.repeat(moved[0][:, np.newaxis], nodes, axis=1)
+    square = mean[..., np.newaxis] * mean[..., np.newaxis, :] + moved[1][:, np.newaxis]
+    return _summed(values, tree, q, mean, square, bound + log_norm.sum(), *moved)
 
 
 def _summed(values, tree, q, mean, square, bound, location, spread):

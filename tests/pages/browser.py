@@ -153,7 +153,7 @@ def _route(route, seen):
 
 
 def _listen(page, seen):
-    def said(message):
+    def record_message(message):
         if message.type in ("error", "warning"):
             seen.console.append(f"{message.type}: {message.text}")
 
@@ -161,7 +161,7 @@ def _listen(page, seen):
         if response.status >= 400:
             seen.failed.append(f"{response.url}: {response.status}")
 
-    page.on("console", said)
+    page.on("console", record_message)
     page.on("pageerror", lambda error: seen.errors.append(str(error)))
     page.on("request", lambda request: seen.requests.append(request.url))
     page.on("websocket", lambda socket: seen.requests.append(socket.url))

@@ -74,18 +74,18 @@ def test_page__shows_a_fit_while_it_runs(fitting, visits):
 def test_page__has_the_figures_of_the_events(fitting, visits):
     run, url, thread = fitting
     thread.join(120)
-    told = iterations(run)
+    shown = iterations(run)
     for width in (1280, 400):
         seen = visits(f"{url}/collapsium", width=width)
         seen.page.wait_for_function(SCORE, timeout=60000)
         seen.page.wait_for_function(ENDED, timeout=60000)
-        last = told[-1]
+        last = shown[-1]
         assert f"after iteration {ITERATIONS}" in seen.page.locator("#score .last").text_content()
         sizes = [(title.split()[0], title.rpartition(": ")[2]) for title in titles(seen, "sizes")]
         assert sizes == [(str(int(topic)), f"{share:.2%}") for topic, share in last["sizes"][:15]]
         assert seen.page.locator("#sweeps path").count() == 3
         assert titles(seen, "shares") == ["kernel", "reduce", "score", "update", "wait"]
-        told_last = [event["processes"] for event in told if "processes" in event][-1]
+        told_last = [event["processes"] for event in shown if "processes" in event][-1]
         assert [title.rpartition(": ")[0] for title in titles(seen, "memory")] == [
             record["name"] for record in told_last
         ]

@@ -131,13 +131,13 @@ def test_topics__are_the_models(visits, reported):
 def test_charts__show_the_events(visits, reported):
     run, page = reported
     seen, members = visits(page), [Run(run).in_member(number) for number in range(3)]
-    told = [[event for event in member.events() if event["event"] == "iteration"] for member in members]
+    by_member = [[event for event in member.events() if event["event"] == "iteration"] for member in members]
     for name in ("score", "objective", "alpha"):
         chart = seen.page.locator(f"#chart-{name}")
         assert [
             int(number) for number in chart.locator("path").evaluate_all("all => all.map(one => one.dataset.points)")
         ] == [12] * 3
-        last = [events[-1][name] for events in told]
+        last = [events[-1][name] for events in by_member]
         shown = chart.locator(".last").inner_text().replace("\N{MINUS SIGN}", "-").replace(",", "").split()
         assert [float(shown[0]), float(shown[2]), shown[-1]] == [
             pytest.approx(min(last), rel=1e-3),

@@ -200,7 +200,7 @@ METHODS = {
 
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_of_dask_arrays__stay_on_the_workers(method, client, monkeypatch):
-    """What comes here is far smaller than a block, and has the bits of the matrix in memory."""
+    """The driver receives far less than a block, and results have the bits of the matrix in memory."""
     collected, compute = [], dask_collections.compute_partitions
 
     def computed(*arguments):

@@ -228,23 +228,23 @@ def test_overwrite__replaces_whatever_functions_write(tmp_path):
     rows = [f'{{"id": "{number}", "text": "{text}"}}\n' for number, text in enumerate(texts)]
     (tmp_path / "texts.jsonl").write_text("".join(rows))
     read = {"segments": "sentences", "min_documents": 1, "stop_words": [], "scheduler": "serial"}
-    made = tmp_path / "corpus"
+    corpus = tmp_path / "corpus"
     for words in (5, 7):
-        simulate(made, family="lda", topics=2, documents=9, words=words, tokens=4, overwrite=True)
-    assert ingest(tmp_path / "texts.jsonl", made, overwrite=True, **read).documents == 8
+        simulate(corpus, family="lda", topics=2, documents=9, words=words, tokens=4, overwrite=True)
+    assert ingest(tmp_path / "texts.jsonl", corpus, overwrite=True, **read).documents == 8
     for _ in range(2):
-        assert explode(made, tmp_path / "segments", overwrite=True).documents == 16
-        fit(made, tmp_path / "run", family="lda", topics=2, iterations=2, overwrite=True, scheduler="serial")
+        assert explode(corpus, tmp_path / "segments", overwrite=True).documents == 16
+        fit(corpus, tmp_path / "run", family="lda", topics=2, iterations=2, overwrite=True, scheduler="serial")
         assert edit(tmp_path / "run", tmp_path / "edited", rename={0: "a"}, overwrite=True).topics
         for to, out in (("csv", tmp_path / "tables"), ("pyldavis", tmp_path / "vis.json")):
             assert export(tmp_path / "run", out, to=to, overwrite=True, scheduler="serial").topics
     with pytest.raises(OccupiedError, match="or replace it with `overwrite`"):
-        explode(made, tmp_path / "segments")
-    for source in (made, f"{made}/"):
+        explode(corpus, tmp_path / "segments")
+    for source in (corpus, f"{corpus}/"):
         with pytest.raises(OptionError, match="corpus: is what the call reads"):
-            explode(source, made, overwrite=True)
-    assert main(["explode", str(made), str(tmp_path / "segments")]) == 1
-    assert main(["explode", str(made), str(tmp_path / "segments"), "--overwrite"]) == 0
+            explode(source, corpus, overwrite=True)
+    assert main(["explode", str(corpus), str(tmp_path / "segments")]) == 1
+    assert main(["explode", str(corpus), str(tmp_path / "segments"), "--overwrite"]) == 0
     (tmp_path / "tables/notes.txt").write_text("")
     with pytest.raises(OccupiedError, match="did not write"):
         export(tmp_path / "run", tmp_path / "tables", to="csv", overwrite=True, scheduler="serial")
@@ -255,7 +255,7 @@ def test_whatever_functions_write__is_temporary_without_a_place_and_lives_as_lon
     texts = tmp_path / "texts.jsonl"
     texts.write_text("".join(f'{{"id": "{number}", "text": "One two. Two three."}}\n' for number in range(8)))
     corpus = ingest(texts, segments="sentences", stop_words=[], scheduler="serial")
-    made = [
+    simulated = [
         corpus,
         explode(corpus),
         simulate(family="lda", topics=2, documents=9, words=5, tokens=4),
@@ -264,15 +264,15 @@ def test_whatever_functions_write__is_temporary_without_a_place_and_lives_as_lon
         edit(found, rename={0: "a name"}),
         *(export(found, to=to, corpus=corpus if to == "csv" else None) for to in ("csv", "pyldavis")),
     ]
-    assert [part.manifest.documents for part in made[:5]] == [8, 16, 9, 8, 8]
-    assert "a name" in made[6].topics().to_string()
-    assert (Path(made[7]) / "topics.csv").exists()
-    assert len(json.loads(Path(made[8]).read_text())["topic_term_dists"]) == 2
-    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == len(made)
+    assert [part.manifest.documents for part in simulated[:5]] == [8, 16, 9, 8, 8]
+    assert "a name" in simulated[6].topics().to_string()
+    assert (Path(simulated[7]) / "topics.csv").exists()
+    assert len(json.loads(Path(simulated[8]).read_text())["topic_term_dists"]) == 2
+    assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == len(simulated)
     with pytest.raises(InputError):
         ingest(texts, text="nothing", scheduler="serial")
     del corpus, found
-    made.clear()
+    simulated.clear()
     gc.collect()
     assert list(tmp_path.iterdir()) == [texts]
 

@@ -35,12 +35,12 @@ CALLS = {
 
 
 def test_the_types__match_the_declarations():
-    """`python -m tests.stubs` writes them anew."""
+    """`python -m tests.stubs` rewrites the stubs."""
     assert FILE.read_text(encoding="utf-8") == stub()
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def messages(tmp_path_factory):
     """The messages of mypy about each call, by its line."""
     folder = tmp_path_factory.mktemp("types")
     (folder / "public.pyi").write_text(stub(), encoding="utf-8")
@@ -59,13 +59,13 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_mypy__checks_options(told, call):
-    expected, text = CALLS[call], told[list(CALLS).index(call) + 2]
+def test_mypy__checks_options(messages, call):
+    expected, text = CALLS[call], messages[list(CALLS).index(call) + 2]
     assert (expected in text) if expected else (text == "")
 
 
-def test_each_family__completes_its_options(told):
-    signatures = told[len(CALLS) + 2]
+def test_each_family__completes_its_options(messages):
+    signatures = messages[len(CALLS) + 2]
     lda = signatures.partition("family: Literal['lda'], ")[2].partition("family: ")[0]
     assert ", alpha: " in lda
     assert ", iterations: " in lda

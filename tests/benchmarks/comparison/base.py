@@ -70,7 +70,7 @@ def print_result(function: Callable[[SimpleNamespace], JsonObject]) -> None:
 
 
 def run_module(module: str, arguments: Mapping[str, object], first: str) -> JsonObject:
-    """Run a module that calls `print_result` in a process of its own, and return the result."""
+    """Run a module that calls `print_result` in a separate process, and return the result."""
     command = [sys.executable, "-m", module, json.dumps(arguments)]
     environment = {**os.environ, **ONE_THREAD}
     process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -386,7 +386,7 @@ class ClassifierFit:
         return unseen, *learned(self.classifier, features, with_labels(theta[1], unseen), examples, known.seed)
 
     def _by_supervised_lda(self) -> tuple[LabelledCorpus, Sequence[Value], JsonObject]:
-        """Fit supervised LDA of tomotopy to words in a process of its own, and predict."""
+        """Fit supervised LDA of tomotopy to words in a separate process, and predict."""
         if not installed("tomotopy"):
             raise BaselineError("tomotopy is not installed")
         examples, _, unseen = self.documents.words_alone

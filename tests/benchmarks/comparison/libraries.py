@@ -213,7 +213,7 @@ class LibraryFit:
     options: JsonObject  # ``iterations``, ``samples``, ``sample_every``, ``alpha``, ``beta`` and the library's own
 
     def measure(self, train: str, heldout: str, seed: int, workers: int | None) -> JsonObject:
-        """Fit the library's model in a process of its own, and score it on the held-out tokens."""
+        """Fit the library's model in a separate process, and score it on the held-out tokens."""
         if not installed(self.library.module):
             raise BaselineError(f"{self.library.module} is not installed")
         arguments = {

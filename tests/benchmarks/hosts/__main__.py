@@ -77,7 +77,7 @@ def cells_of(arguments):
 
 
 def prepare(folder, settings):
-    """Draw the corpus and hold a tenth of its tokens out, unless this was done; return both parts."""
+    """Draw the corpus and hold out a tenth of its tokens, unless the files exist; return both parts."""
     train, heldout, drawn = folder / "train", folder / "heldout", folder / "drawn"
     wanted = {name: asdict(settings)[name] for name in ("tokens", "words", "topics", "shards")}
     note = folder / "corpus.json"
@@ -215,8 +215,8 @@ class Bench:
                 return {"error": f"took more than {self.settings.limit:g} s", "bits": ""}
             time.sleep(SAMPLED)
         if driver.returncode or not seen:
-            said = [line.strip() for line in net.log("fit").splitlines() if line.strip()]
-            return {"error": said[-1] if said else f"ended with code {driver.returncode}", "bits": ""}
+            log_lines = [line.strip() for line in net.log("fit").splitlines() if line.strip()]
+            return {"error": log_lines[-1] if log_lines else f"ended with code {driver.returncode}", "bits": ""}
         driving = (max(spent.values()) - min(spent.values())) / max(len(spent) - 1, 1) if cell.hosts and spent else None
         seen.pop(0, None)  # the start, with what moved before the first iteration
         return {"iterations": list(seen.values()), "driving": driving, "bits": bits_of(run)}
@@ -301,8 +301,8 @@ def run(arguments, settings):
         if cell.name not in done or "error" in done[cell.name]:
             done[cell.name] = records.write(results, cell, asdict(settings), bench.run(cell))
         record = done[cell.name]
-        said = record.get("error") or f"{records.seconds_per_iteration(record):.3f} s per iteration"
-        print(f"{number}/{len(cells)} {cell.name}: {said}", flush=True)
+        outcome = record.get("error") or f"{records.seconds_per_iteration(record):.3f} s per iteration"
+        print(f"{number}/{len(cells)} {cell.name}: {outcome}", flush=True)
     shown = {cell.name: done[cell.name] for cell in cells}
     text, same = records.table(shown)
     at = machine(())

@@ -113,17 +113,17 @@ def fit_other(place: Path, library: str, limit: float) -> tuple[list[Point], Flo
     data, held = Data.read(place / "train"), Data.read(place / "heldout")
     began = processor_seconds()
     peer = PEERS[library](data, SimpleNamespace(topics=TOPICS, workers=1, seed=1, **SETTINGS))
-    made, spent, done = processor_seconds() - began, 0.0, 0
+    build_seconds, spent, done = processor_seconds() - began, 0.0, 0
     # The first iteration shows how many there is time for.
     for _ in range(2):
-        more = max(round((limit - made) / (spent / done)), 1) - done if done else 1
+        more = max(round((limit - build_seconds) / (spent / done)), 1) - done if done else 1
         if more > 0:
             began = processor_seconds()
             peer.step(more)
             took, done = processor_seconds() - began, done + more
             spent = took if library in RESTARTS else spent + took
     theta, phi = peer.estimate()
-    return [(done, made + spent, score_of(held, probabilities(held, theta, phi)))], theta
+    return [(done, build_seconds + spent, score_of(held, probabilities(held, theta, phi)))], theta
 
 
 def measured(request: SimpleNamespace) -> JsonObject:

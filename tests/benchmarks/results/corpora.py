@@ -42,19 +42,19 @@ class Prepared:
     def sizes(self) -> dict[str, object]:
         """Return sizes and digests."""
         train = json.loads((self.folder / "train" / "manifest.json").read_text())
-        told = json.loads((self.folder / "source.json").read_text())
+        source = json.loads((self.folder / "source.json").read_text())
         corpus = Ingested(self.folder / "train")
         return {
             "documents": corpus.manifest.documents,
             "words": corpus.manifest.vocabulary.words,
             "tokens": corpus.manifest.tokens,
             "digest": train["sha256"],
-            **told,
+            **source,
         }
 
 
 def prepare(corpus: plan.Corpus, folder: Path, sources: Path | None) -> Prepared | None:
-    """Make a corpus that is not there yet; return None if its source is not."""
+    """Write a corpus unless it exists; return None if its source does not exist."""
     place = folder / re.sub(r"\W+", "-", corpus.name)
     prepared = Prepared(place)
     if (place / "done").exists():
@@ -74,8 +74,8 @@ def prepare(corpus: plan.Corpus, folder: Path, sources: Path | None) -> Prepared
         vocabulary = path.parent / path.name.replace("docword", "vocab").removesuffix(".gz")
         ingest(path, place / "whole", vocabulary=vocabulary)
     split(place / "whole", place / "train", place / "heldout", fraction=plan.HELD_OUT, seed=1)
-    told = {"source": corpus.source, "source_sha256": _digest(path)} if path is not None else {}
-    (place / "source.json").write_text(json.dumps(told))
+    record = {"source": corpus.source, "source_sha256": _digest(path)} if path is not None else {}
+    (place / "source.json").write_text(json.dumps(record))
     (place / "done").touch()
     return prepared
 

@@ -58,7 +58,7 @@ CORPORA = (
 
 @dataclass(frozen=True)
 class Contestant:
-    """A family of ours or another library, with its settings and the largest number of its iterations."""
+    """A family of Collapsium or another library, with its settings and its largest number of iterations."""
 
     name: str
     iterations: int

@@ -30,7 +30,7 @@ class Contestant(BaseModel):
     options: dict[str, Any] = {}
     vary: dict[str, list[Any]] = {}
     of: str = ""
-    """For an ensemble: the contestant whose fit by itself has the speed of its members."""
+    """For an ensemble: the contestant whose single fit gives the speed of the members."""
     within: str = ""
     """For an ensemble: the contestant in whose time it is to end."""
 
@@ -120,7 +120,7 @@ class Cell:
         return bool(self.contestant.family)
 
     def key(self, digest):
-        """Return what tells its record from others': the corpus as it is, and all options."""
+        """Return the key of its record: the corpus's digest, and all options."""
         options = self.contestant.model_dump(exclude={"vary"})
         return [self.corpus, digest, self.topics, self.name, json.dumps(options, sort_keys=True), self.number]
 
@@ -132,8 +132,8 @@ def variants(name, contestant):
         varied = dict(zip(contestant.vary, values, strict=True))
         text = " ".join(f"{option}={value_text(value)}" for option, value in varied.items())
         owner = contestant.family or contestant.peer
-        made = contestant.model_copy(update={"options": {**contestant.options, **varied}, "vary": {}})
-        variants.append((f"{owner} {text}" if varied else name, made))
+        variant = contestant.model_copy(update={"options": {**contestant.options, **varied}, "vary": {}})
+        variants.append((f"{owner} {text}" if varied else name, variant))
     return variants
 
 

@@ -20,7 +20,7 @@ def read(path):
 
 
 def append(path, record):
-    """Append a record, on a line of its own also where the line before was cut short."""
+    """Append a record on a separate line, even if the line before was cut short."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as lines:
         lines.seek(0, os.SEEK_END)

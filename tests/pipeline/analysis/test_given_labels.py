@@ -193,12 +193,17 @@ def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, mon
     table = table_of(models[0])
     values = [value for name, value in table.names if name == field] or list(table.numbers[0].values)
     monkeypatch.setattr(judging, "MAX_CELLS", 40)  # several ranges of a shard
-    told = []
+    progress = []
     found = predict(
-        place / run, place / "unseen", tmp_path / "out.parquet", field=field, scheduler="serial", progress=told.append
+        place / run,
+        place / "unseen",
+        tmp_path / "out.parquet",
+        field=field,
+        scheduler="serial",
+        progress=progress.append,
     )
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
-    assert len(rows) == found.documents == told[-1] == 44
+    assert len(rows) == found.documents == progress[-1] == 44
     known = right = 0
     for row, (id_, words, counts, labels, stars) in zip(rows, documents_in(place / "unseen"), strict=True):
         actual = (
@@ -226,9 +231,9 @@ def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
     out, picture = tmp_path / "out.parquet", tmp_path / "kinds.svg"
     found = predict(place / "all", place / "unseen", out, field="kind", confusion=picture, workers=1)
     assert found.right / found.known > 0.8
-    (told,) = evaluate(place / "all", unseen=place / "unseen", field=["kind"], workers=1).fields
-    assert told.accuracy == found.right / found.known
-    assert told.documents == found.known
+    (scores,) = evaluate(place / "all", unseen=place / "unseen", field=["kind"], workers=1).fields
+    assert scores.accuracy == found.right / found.known
+    assert scores.documents == found.known
     rows = dict(zip(*pq.read_table(out, columns=["id", "predicted"]).to_pydict().values(), strict=True))
     pairs = [
         ([value for name, value in labels if name == "kind"], rows[id_])
@@ -236,13 +241,13 @@ def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
         if words.size
     ]
     known, given_ = zip(*((actual[0], other) for actual, other in pairs if len(actual) == 1), strict=True)
-    assert told.single == len(known) < told.documents
-    assert told.macro_f1 == pytest.approx(f1_score(known, given_, average="macro", zero_division=0.0))
-    assert told.micro_f1 == pytest.approx(f1_score(known, given_, average="micro"))
-    assert [judged.value for judged in told.classes] == sorted({*known, *given_})
-    assert sum(map(sum, told.confusion)) == told.single
-    assert [sum(row) for row in told.confusion] == [judged.support for judged in told.classes]
-    assert [known.count(judged.value) for judged in told.classes] == [judged.support for judged in told.classes]
+    assert scores.single == len(known) < scores.documents
+    assert scores.macro_f1 == pytest.approx(f1_score(known, given_, average="macro", zero_division=0.0))
+    assert scores.micro_f1 == pytest.approx(f1_score(known, given_, average="micro"))
+    assert [judged.value for judged in scores.classes] == sorted({*known, *given_})
+    assert sum(map(sum, scores.confusion)) == scores.single
+    assert [sum(row) for row in scores.confusion] == [judged.support for judged in scores.classes]
+    assert [known.count(judged.value) for judged in scores.classes] == [judged.support for judged in scores.classes]
     text = picture.read_text(encoding="utf-8")
     assert all(f">{kind}<" in text for kind in KINDS)
 
@@ -274,7 +279,7 @@ def test_values__restrict_the_choice(place, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("run", "corpus", "options", "error", "said"),
+    ("run", "corpus", "options", "error", "message"),
     [
         ("lda", "unseen", {"field": "kind"}, OptionError, "does not use labels; families that do: .*hdsp"),
         ("all", "unseen", {"field": "kinds"}, OptionError, "did you mean 'kind'"),
@@ -289,9 +294,9 @@ def test_values__restrict_the_choice(place, tmp_path):
         ("all", "bare", {"field": "kind", "confusion": "x.png"}, InputError, "no document has a value"),
     ],
 )
-def test_prediction__refuses_and_writes_nothing(place, tmp_path, monkeypatch, run, corpus, options, error, said):
+def test_prediction__refuses_and_writes_nothing(place, tmp_path, monkeypatch, run, corpus, options, error, message):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         predict(place / run, place / corpus, tmp_path / "out", **options, workers=1)
     assert not list(tmp_path.iterdir())
 
@@ -340,7 +345,7 @@ def test_expected_topics__match_the_labels(place):
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("given_", "message"),
     [
         ("bb", "unknown label 'bb' .*'b'"),
         ("kind=x", "unknown label 'kind=x'"),
@@ -350,8 +355,8 @@ def test_expected_topics__match_the_labels(place):
         ("stars=inf", "finite number"),
     ],
 )
-def test_expected_topics__of_unknown_labels_name_near_ones(place, given_, said):
-    with pytest.raises(OptionError, match=said):
+def test_expected_topics__of_unknown_labels_name_near_ones(place, given_, message):
+    with pytest.raises(OptionError, match=message):
         expected_topics(place / "stars", [given_])
 
 
@@ -381,27 +386,27 @@ def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place,
 def test_commands__print_text_and_json(place, tmp_path, capsys):
     run, unseen = str(place / "all"), str(place / "unseen")
 
-    def said(*words):
+    def printed(*words):
         assert main([*words]) == 0
         return capsys.readouterr().out
 
-    told = json.loads(said("evaluate", run, "--unseen", unseen, "--field", "kind", "--json", "--workers", "1"))
-    assert told["given_labels"]["perplexity"] > 1
-    assert len(told["given_labels"]["members"]) == 2
-    assert told["fields"][0]["confusion"]
-    text = said("evaluate", run, "--unseen", unseen, "--field", "kind", "--workers", "1")
+    output = json.loads(printed("evaluate", run, "--unseen", unseen, "--field", "kind", "--json", "--workers", "1"))
+    assert output["given_labels"]["perplexity"] > 1
+    assert len(output["given_labels"]["members"]) == 2
+    assert output["fields"][0]["confusion"]
+    text = printed("evaluate", run, "--unseen", unseen, "--field", "kind", "--workers", "1")
     assert "given labels" in text
     assert "macro F1" in text
-    assert "given_labels" not in json.loads(said("evaluate", str(place / "lda"), "--unseen", unseen, "--json"))
-    given_ = json.loads(said("topics", run, "--given", KINDS[2], "--given", "p1,place=a", "--json"))
+    assert "given_labels" not in json.loads(printed("evaluate", str(place / "lda"), "--unseen", unseen, "--json"))
+    given_ = json.loads(printed("topics", run, "--given", KINDS[2], "--given", "p1,place=a", "--json"))
     assert sum(record["expected"] for record in given_) == pytest.approx(1.0)
-    assert "expected" in said("topics", run, "--given", "b")
-    table = json.loads(said("topics", run, "--labels", "--csv", str(tmp_path / "w.csv"), "--json"))
+    assert "expected" in printed("topics", run, "--given", "b")
+    table = json.loads(printed("topics", run, "--labels", "--csv", str(tmp_path / "w.csv"), "--json"))
     assert {len(label["weights"]) for label in table["labels"]} == {len(table["topics"])}
     rows = list(csv.DictReader((tmp_path / "w.csv").open(encoding="utf-8")))
     assert len(rows) == len(table["labels"]) * len(table["topics"])
     assert float(rows[0]["weight"]) == table["labels"][0]["weights"][0]
-    assert "kind=a" in said("topics", run, "--labels")
+    assert "kind=a" in printed("topics", run, "--labels")
     for words in (["--labels", "--picture", "x.svg"], ["--csv", "x.csv"], ["--labels", "--given", "b"]):
         with pytest.raises(SystemExit):
             main(["topics", run, *words])

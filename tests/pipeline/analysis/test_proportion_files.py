@@ -29,7 +29,7 @@ WHERE = {"scheduler": "serial"}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def fitted(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     put_lines(place / "x.jsonl", ROWS)
     ingest(place / "x.jsonl", place / "c", segments="sentences", labels=["topic"])
@@ -39,7 +39,7 @@ def made(tmp_path_factory):
 
 
 def matrix_of(path, count):
-    """Read what `infer` wrote, whatever the format, as ids, segments and a dense matrix."""
+    """Read a file of `infer`, in any format, as ids, segments and a dense matrix."""
     name = str(path)
     if name.endswith(".npy"):
         with Path(name[:-4] + ".ids.csv").open(newline="") as file:
@@ -75,13 +75,13 @@ def matrix_of(path, count):
 
 
 @pytest.mark.parametrize("segments", [False, True])
-def test_infer__writes_the_same_proportions_in_every_format(made, tmp_path, segments):
+def test_infer__writes_the_same_proportions_in_every_format(fitted, tmp_path, segments):
     expected = None
     for name, how in (
         ("o.parquet", {"threshold": 0.0}), ("o.csv", {"threshold": 0.0}), ("o.npy", {}), ("o.npz", {}),
         ("dense.parquet", {"dense": True}), ("dense.csv", {"dense": True}), ("plain", {"threshold": 0.0}),
     ):  # fmt: skip
-        rows = infer(made / "run", made / "x.jsonl", tmp_path / name, segments=segments, **how, **WHERE).rows
+        rows = infer(fitted / "run", fitted / "x.jsonl", tmp_path / name, segments=segments, **how, **WHERE).rows
         found = matrix_of(tmp_path / name, 3)
         expected = expected or found
         assert rows == len(found[0]) == (4 if segments else 3)
@@ -91,14 +91,14 @@ def test_infer__writes_the_same_proportions_in_every_format(made, tmp_path, segm
     assert expected[0] == (['a"b,c'] * 2 + ["line\nbreak"] * 2 if segments else [row["id"] for row in ROWS])
 
 
-def test_an_unknown_suffix__is_refused_before_any_work(made, tmp_path, capsys):
-    assert main(["infer", str(made / "run"), str(tmp_path / "absent.jsonl"), str(tmp_path / "o.xlsx")]) == 2
+def test_an_unknown_suffix__is_refused_before_any_work(fitted, tmp_path, capsys):
+    assert main(["infer", str(fitted / "run"), str(tmp_path / "absent.jsonl"), str(tmp_path / "o.xlsx")]) == 2
     assert "o.xlsx: expected a name that ends in .parquet, .csv, .npy, .npz" in capsys.readouterr().err
     with pytest.raises(OptionError, match=r"\.npy"):
-        predict(made / "labelled", made / "c", tmp_path / "o.npy", field="topic")
+        predict(fitted / "labelled", fitted / "c", tmp_path / "o.npy", field="topic")
     for name in ("o.npy", "o.parquet"):
         with pytest.raises(OptionError, match="threshold"):
-            infer(made / "run", made / "c", tmp_path / name, dense=True, threshold=0.1)
+            infer(fitted / "run", fitted / "c", tmp_path / name, dense=True, threshold=0.1)
     assert not list(tmp_path.iterdir())
 
 
@@ -112,10 +112,10 @@ def test_what_another_process_has_written_meanwhile__stays(tmp_path, other):
 
 
 @pytest.mark.parametrize(("name", "taken"), [("o.npy", "o.npy"), ("o.npy", "o.ids.csv"), ("o.csv", "o.csv")])
-def test_files_that_exist__stay(made, tmp_path, name, taken):
+def test_files_that_exist__stay(fitted, tmp_path, name, taken):
     (tmp_path / taken).write_text("mine")
     with pytest.raises(OccupiedError, match=taken):
-        infer(made / "run", made / "c", tmp_path / name, **WHERE)
+        infer(fitted / "run", fitted / "c", tmp_path / name, **WHERE)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(taken, "mine")]
 
 
@@ -155,25 +155,25 @@ def test_ids__are_written_as_they_are(tmp_path_factory, rows):
     assert all(entry.compress_type == zipfile.ZIP_STORED for entry in zipfile.ZipFile(place / "o.npz").infolist())
 
 
-def test_predict__writes_csv_without_lists(made, tmp_path):
-    found = predict(made / "labelled", made / "x.jsonl", tmp_path / "o.csv", field="topic", **WHERE)
+def test_predict__writes_csv_without_lists(fitted, tmp_path):
+    found = predict(fitted / "labelled", fitted / "x.jsonl", tmp_path / "o.csv", field="topic", **WHERE)
     assert (found.documents, found.unknown.unknown) == (3, 0)
     table = pacsv.read_csv(tmp_path / "o.csv", parse_options=pacsv.ParseOptions(newlines_in_values=True))
     assert table.column_names == ["id", "predicted", "score", "perplexity", "known"]
     assert table.column("known").to_pylist() == ["x", "y", "x"]
 
 
-def test_texts__are_scored_as_the_corpus_of_them(made, tmp_path, capsys):
+def test_texts__are_scored_as_the_corpus_of_them(fitted, tmp_path, capsys):
     put_lines(tmp_path / "new.jsonl", [{"id": "n", "text": "aa bb cc. dd zz zz."}])
-    ingest(tmp_path / "new.jsonl", tmp_path / "new", like=made / "run")
-    texts, corpus = (evaluate(made / "run", unseen=tmp_path / name, **WHERE) for name in ("new.jsonl", "new"))
+    ingest(tmp_path / "new.jsonl", tmp_path / "new", like=fitted / "run")
+    texts, corpus = (evaluate(fitted / "run", unseen=tmp_path / name, **WHERE) for name in ("new.jsonl", "new"))
     assert (texts.score, texts.tokens, texts.documents) == (corpus.score, corpus.tokens, corpus.documents)
     assert (texts.unknown.unknown, texts.unknown.tokens, corpus.unknown) == (2, 6, None)
-    assert coherence(made / "run", tmp_path / "new.jsonl", **WHERE) is not None
-    assert main(["infer", str(made / "run"), f"{tmp_path}/new.json*", str(tmp_path / "o.csv"), "--json"]) == 0
-    told = capsys.readouterr()
-    assert '"unknown_tokens": 2' in told.out
-    assert "warning: 2 of 6 tokens (33.3%)" in told.err
+    assert coherence(fitted / "run", tmp_path / "new.jsonl", **WHERE) is not None
+    assert main(["infer", str(fitted / "run"), f"{tmp_path}/new.json*", str(tmp_path / "o.csv"), "--json"]) == 0
+    output = capsys.readouterr()
+    assert '"unknown_tokens": 2' in output.out
+    assert "warning: 2 of 6 tokens (33.3%)" in output.err
 
 
 def test_endings__are_recognised_by_the_name():

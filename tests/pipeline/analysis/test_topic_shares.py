@@ -41,7 +41,7 @@ def dates_of(count):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def dated_run(tmp_path_factory):
     """A run on documents with dates, whose corpus was removed; a copy of the corpus; and the dates."""
     place = tmp_path_factory.mktemp("time")
     rows = [row for row in planted_rows(3, documents=85) if row]
@@ -57,8 +57,8 @@ def made(tmp_path_factory):
     return place / "run", place / "kept", dates
 
 
-def test_shares__are_means_of_proportions_weighted_by_tokens(made, tmp_path):
-    run, corpus, dates = made
+def test_shares__are_means_of_proportions_weighted_by_tokens(dated_run, tmp_path):
+    run, corpus, dates = dated_run
     infer(run, corpus, tmp_path / "theta.parquet", threshold=0.0, scheduler="serial")
     theta = np.zeros((len(dates), 3))
     for row, record in enumerate(pq.read_table(tmp_path / "theta.parquet").to_pylist()):
@@ -75,32 +75,32 @@ def test_shares__are_means_of_proportions_weighted_by_tokens(made, tmp_path):
     assert found.summary.missing + found.summary.unreadable == years.count(None)
 
 
-def test_summaries__have_the_same_bits_for_any_workers(made):
-    run = made[0]
+def test_summaries__have_the_same_bits_for_any_workers(dated_run):
+    run = dated_run[0]
     again = run.parent / "again"
     assert (run / "model/summary.json").read_bytes() == (again / "model/summary.json").read_bytes()
 
 
-def test_periods__choose_themselves_and_tell_what_they_leave_out(made):
-    found = topic_shares(made[0])
+def test_periods__choose_themselves_and_tell_what_they_leave_out(dated_run):
+    found = topic_shares(dated_run[0])
     assert found.period in ("month", "quarter")
     assert 10 <= len(found.names) <= 60
-    told = " ".join(found.notes)
+    notes = " ".join(found.notes)
     assert found.inexact
-    assert "without a date" in told
-    assert f"cannot be read (such as '{HOSTILE}')" in told
+    assert "without a date" in notes
+    assert f"cannot be read (such as '{HOSTILE}')" in notes
     assert found.table().num_rows == 3 * len(found.names)
     with pytest.raises(OptionError, match="expected hour, day"):
-        topic_shares(made[0], period="fortnight")
+        topic_shares(dated_run[0], period="fortnight")
 
 
-def test_plot__writes_a_picture_and_a_table(made, tmp_path, capsys):
-    run = str(made[0])
+def test_plot__writes_a_picture_and_a_table(dated_run, tmp_path, capsys):
+    run = str(dated_run[0])
     picture, table = tmp_path / "time.svg", tmp_path / "time.csv"
     assert main(["plot", run, str(picture), "--what", "time", "--period", "quarter", "--csv", str(table)]) == 0
-    said = capsys.readouterr().out
-    assert "quarters" in said
-    assert "without a date" in said
+    output = capsys.readouterr().out
+    assert "quarters" in output
+    assert "without a date" in output
     rows, expected = list(csv.DictReader(table.open())), topic_shares(run, period="quarter")
     assert [float(row["share"]) for row in rows] == pytest.approx(expected.shares.ravel().tolist(), abs=1e-5)
     assert [row["period"] for row in rows[::3]] == expected.names
@@ -125,10 +125,10 @@ def test_plot__of_documents_without_dates_is_refused(small, tmp_path):
     assert 'id="time"' not in (tmp_path / "out.html").read_text()
 
 
-def test_report__has_a_section_of_time(made, tmp_path):
-    report(made[0], tmp_path / "out.html")
+def test_report__has_a_section_of_time(dated_run, tmp_path):
+    report(dated_run[0], tmp_path / "out.html")
     text = (tmp_path / "out.html").read_text()
-    found = topic_shares(made[0])
+    found = topic_shares(dated_run[0])
     section = re.search(r'<section id="time".*?</section>', text, re.DOTALL)[0]
     assert section.count("<figure") == 4
     assert section.count("<circle") == 3 * len(found.names)
@@ -137,8 +137,8 @@ def test_report__has_a_section_of_time(made, tmp_path):
     assert "&lt;script&gt;alert(1)" in section
 
 
-def test_summary__of_broken_dates_is_refused(made):
-    model = Model(made[0])
+def test_summary__of_broken_dates_is_refused(dated_run):
+    model = Model(dated_run[0])
     record = read_summary(model.folder, model.record).model_dump(mode="json")
     assert parse_summary(record, "x").dates is not None
     good = record["dates"]

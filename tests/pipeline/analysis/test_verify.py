@@ -75,15 +75,15 @@ def test_every_file__that_is_broken_is_named(place, tmp_path, what, ways, least)
         broken_data = (None, data[: len(data) // 2], flipped)
         for broken in broken_data if ways == 3 else broken_data[number % 3 : number % 3 + 1]:
             path.unlink() if broken is None else path.write_bytes(broken)
-            said = said_of(tmp_path / "whole")
+            finding = findings_of(tmp_path / "whole")
             # A record's white space may differ.
-            assert path.name in said or (broken and path.suffix == ".json"), path
+            assert path.name in finding or (broken and path.suffix == ".json"), path
             tried += 1
         path.write_bytes(data)
     assert tried >= least
 
 
-def said_of(path):
+def findings_of(path):
     try:
         found = verify(path)
         return " ".join([*found.broken, *found.notes])

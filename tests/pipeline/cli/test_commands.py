@@ -59,13 +59,13 @@ def test_whole_way__from_text_to_proportions(capsys, tmp_path, monkeypatch):
     fit = ["fit", "train", "run", "--family", "lda", "--topics", 2, "--iterations", 30, "--heldout", "held"]
     code, out, err = command(capsys, *fit, "--scheduler", "serial", "--alpha", 0.1, "--set", "beta=1.0", "--json")
     assert code == 0
-    told = json.loads(out)
-    assert told["iteration"] == 30
+    output = json.loads(out)
+    assert output["iteration"] == 30
     assert "iteration 30/30" in err  # plain lines, as this is no terminal
     assert "\x1b" not in err
     code, out, _ = command(capsys, "evaluate", "run", "--heldout", "held", "--json")
     found = json.loads(out)
-    assert found["score"] == pytest.approx(told["score"])
+    assert found["score"] == pytest.approx(output["score"])
     assert "document completion" in found["definition"]
     code, _, err = command(capsys, "evaluate", "run", "--unseen", "held")
     assert code == 1

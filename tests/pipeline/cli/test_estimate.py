@@ -55,17 +55,17 @@ def test_estimate_json__is_the_plan_in_bytes(capsys, small):
     where = ["--scheduler", "local", "--workers", 2, "--memory", "2GB", "--scratch", "/there/is/none"]
     code, out, _ = command(capsys, "estimate", small[0], *ASKED, *where, "--json")
     assert code == 0
-    told = json.loads(out)
+    output = json.loads(out)
     expected = estimate(
         small[0], family="lda", topics=3, scheduler="local", workers=2, memory="2GB", scratch="/there/is/none"
     ).record()
-    free = expected.pop("free"), told.pop("free")
+    free = expected.pop("free"), output.pop("free")
     assert all(size > 0 for size in free)  # other processes write meanwhile
-    assert told == expected
-    assert told["needed"] == sum(told["memory"].values())
-    assert (told["fits"], told["problem"]) == (True, "")
-    assert {"scheduler": "local", "processes": 2, "threads": 1, "memory": 2e9} | told["place"] == told["place"]
-    assert {"needed", "scratch", "run", "moved", "driver"} <= set(told)
+    assert output == expected
+    assert output["needed"] == sum(output["memory"].values())
+    assert (output["fits"], output["problem"]) == (True, "")
+    assert {"scheduler": "local", "processes": 2, "threads": 1, "memory": 2e9} | output["place"] == output["place"]
+    assert {"needed", "scratch", "run", "moved", "driver"} <= set(output)
 
 
 def test_estimate__says_what_does_not_fit(capsys, small):
@@ -76,9 +76,9 @@ def test_estimate__says_what_does_not_fit(capsys, small):
     assert last.startswith("does not fit: a worker process needs ")
     assert "may use 10.0 MB" in last
     _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB", "--json")
-    told = json.loads(out)
-    assert told["fits"] is False
-    assert f"does not fit: {told['problem']}" == last
+    output = json.loads(out)
+    assert output["fits"] is False
+    assert f"does not fit: {output['problem']}" == last
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
@@ -96,11 +96,11 @@ def test_estimate__reads_the_configuration_file_of_a_fit(capsys, small, tmp_path
     )
     code, out, _ = command(capsys, "estimate", small[0], "--config", tmp_path / "f.toml", "--topics", 40, "--json")
     assert code == 0
-    told = json.loads(out)
-    place = told["place"]
+    output = json.loads(out)
+    place = output["place"]
     assert (place["scheduler"], place["memory"]) == ("serial", 3e9)
     where = {"scheduler": "serial", "memory": "3GB", "heldout": small[1]}
-    assert told["memory"] == estimate(small[0], family="hdp", topics=40, **where).memory
+    assert output["memory"] == estimate(small[0], family="hdp", topics=40, **where).memory
 
 
 def test_estimate__leaves_no_files(capsys, small, tmp_path, monkeypatch):

@@ -23,9 +23,9 @@ def plain(tmp_path):
 
 
 def notices(corpus, out, **options):
-    said = []
-    fit(corpus, out, iterations=1, scheduler="serial", sinks=[said.append], **options)
-    return [event["text"] for event in said if event["event"] == "notice"]
+    events = []
+    fit(corpus, out, iterations=1, scheduler="serial", sinks=[events.append], **options)
+    return [event["text"] for event in events if event["event"] == "notice"]
 
 
 def required(family):
@@ -34,11 +34,11 @@ def required(family):
 
 @pytest.mark.parametrize("family", NEEDY)
 def test_a_family_of_labels__refuses_a_corpus_without_them_before_anything_runs(plain, tmp_path, family):
-    said = []
+    events = []
     with pytest.raises(OptionError, match="has no labels, and family") as error:
-        fit(plain, tmp_path / "run", family=family, sinks=[said.append], **required(family))
+        fit(plain, tmp_path / "run", family=family, sinks=[events.append], **required(family))
     assert len(str(error.value).splitlines()) == 1
-    assert said == []
+    assert events == []
     assert not (tmp_path / "run").exists()
 
 

@@ -101,7 +101,7 @@ def test_a_wrong_keyword__is_named_with_the_nearest(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("function", "options", "told"),
+    ("function", "options", "message"),
     [
         ("ingest", {"label": "x"}, "ingest: unknown option 'label' (did you mean 'labels'?)"),
         ("ingest", {"text_field": "x"}, "ingest: unknown option 'text_field' (did you mean 'text'?)"),
@@ -115,11 +115,11 @@ def test_a_wrong_keyword__is_named_with_the_nearest(name, tmp_path):
         ("fit", {"family": "lda", "topics": 2, "schedular": 1}, "(did you mean 'scheduler'?)"),
     ],
 )
-def test_wrong_options__are_errors_of_ours(function, options, told, tmp_path):
+def test_wrong_options__are_errors_of_ours(function, options, message, tmp_path):
     places = (tmp_path / "a.jsonl",) if function in ("estimate", "simulate") else (tmp_path / "a.jsonl", tmp_path / "b")
     with pytest.raises(OptionError) as caught:
         getattr(pipeline, function)(*places, **options)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 

@@ -36,7 +36,7 @@ def put(place, content, encoding="utf-8"):
     return str(place)
 
 
-def made(tmp_path, sources, **options):
+def ingested_bags(tmp_path, sources, **options):
     ingest(sources, tmp_path / "c", scheduler="serial", **options)
     return bags_of(tmp_path / "c")
 
@@ -50,7 +50,7 @@ def guesses_of(corpus):
 @pytest.mark.parametrize(("name", "content"), [("x.csv", TABLE), ("x.jsonl", LINES), ("x.mallet", MALLET)])
 def test_a_byte_order_mark__tells_the_encoding(tmp_path, name, content, encoding):
     data = ("\ufeff" + content).encode("utf-16-be") if "with" in encoding else content.encode(encoding)
-    assert made(tmp_path, put(tmp_path / name, data)) == BAGS
+    assert ingested_bags(tmp_path, put(tmp_path / name, data)) == BAGS
     found = {guess for guess in guesses_of(tmp_path / "c") if guess[0] == "encoding"}
     expected = {("encoding", encoding[:6], "encoding")} if encoding != "utf-8-sig" else set()
     assert found == expected
@@ -60,8 +60,8 @@ def test_a_byte_order_mark__tells_the_encoding(tmp_path, name, content, encoding
 def test_an_encoding__is_advised_and_recorded_and_followed(tmp_path, name, content):
     path = put(tmp_path / name, content, "cp1252")
     with pytest.raises(InputError, match=r"`encoding`, such as cp1252.*`bad_bytes` replace"):
-        made(tmp_path, path)
-    assert made(tmp_path, path, encoding="windows-1252") == BAGS
+        ingested_bags(tmp_path, path)
+    assert ingested_bags(tmp_path, path, encoding="windows-1252") == BAGS
     assert read_history(Folder(tmp_path / "c")).options.encoding == "cp1252"
     more = put(tmp_path / f"more-{name}", content.replace("1", "11").replace("2", "12").replace("3", "13"), "cp1252")
     append(tmp_path / "c", more, scheduler="serial")
@@ -74,8 +74,8 @@ def test_an_encoding__is_advised_and_recorded_and_followed(tmp_path, name, conte
 def test_bytes_that_an_encoding_does_not_have__are_an_error_with_the_line_or_replaced(tmp_path):
     path = put(tmp_path / "x.jsonl", b'{"id": 1, "text": "ship"}\n{"id": 2, "text": "sail \x81 caf\xe9"}\n')
     with pytest.raises(InputError, match="line 2: expected text in cp1252"):
-        made(tmp_path, path, encoding="cp1252")
-    assert made(tmp_path, path, encoding="cp1252", bad_bytes="replace") == {
+        ingested_bags(tmp_path, path, encoding="cp1252")
+    assert ingested_bags(tmp_path, path, encoding="cp1252", bad_bytes="replace") == {
         "1": {"ship": 1},
         "2": {"sail": 1, "café": 1},
     }
@@ -86,14 +86,14 @@ def test_bytes_that_an_encoding_does_not_have__are_an_error_with_the_line_or_rep
 def test_wide_characters_without_a_mark__are_not_read_as_letters_with_nul_between(tmp_path, encoding):
     path = put(tmp_path / "x.csv", TABLE, encoding)
     with pytest.raises(InputError, match=f"without a byte order mark; name it .`encoding` {encoding}"):
-        made(tmp_path, path)
-    assert made(tmp_path, path, encoding=encoding) == BAGS
+        ingested_bags(tmp_path, path)
+    assert ingested_bags(tmp_path, path, encoding=encoding) == BAGS
 
 
 @pytest.mark.parametrize("encoding", ["nothing", "hex", "rot13", ""])
 def test_what_is_no_encoding_of_text__is_refused(tmp_path, encoding):
     with pytest.raises(OptionError, match="encoding: expected an encoding of text"):
-        made(tmp_path, put(tmp_path / "x.csv", TABLE), encoding=encoding)
+        ingested_bags(tmp_path, put(tmp_path / "x.csv", TABLE), encoding=encoding)
 
 
 def test_vocabularies_stop_words_and_side_files__have_the_encoding_too(tmp_path):
@@ -101,7 +101,7 @@ def test_vocabularies_stop_words_and_side_files__have_the_encoding_too(tmp_path)
     words = put(tmp_path / "words.txt", "café\nship\n", "cp1252")
     stops = put(tmp_path / "stops.txt", "ship\ncafé\n", "cp1252")
     side = put(tmp_path / "side.csv", "id;where\n1;Orléans\n2;Nîmes\n", "cp1252")
-    assert made(tmp_path, path, encoding="cp1252", vocabulary=words)["1"] == {"café": 1, "ship": 1}
+    assert ingested_bags(tmp_path, path, encoding="cp1252", vocabulary=words)["1"] == {"café": 1, "ship": 1}
     ingest(path, tmp_path / "d", encoding="cp1252", stop_words=stops, label_files=side, scheduler="serial")
     assert bags_of(tmp_path / "d")["1"] == {"sail": 1}
     assert columns_of(tmp_path / "d")["labels"][0] == [{"field": "where", "value": "Orléans"}]
@@ -124,7 +124,7 @@ COUNTS = {
 def test_word_counts__are_read_by_their_mark_too(tmp_path, kind, encoding):
     name, content = COUNTS[kind]
     words = put(tmp_path / "vocab.txt", "ship\ncafé\noven\n", encoding)
-    found = made(tmp_path, put(tmp_path / name, content, encoding), vocabulary=words)
+    found = ingested_bags(tmp_path, put(tmp_path / name, content, encoding), vocabulary=words)
     assert found == {"1": {"ship": 2, "café": 1}, "2": {"oven": 1}}
     labels = columns_of(tmp_path / "c")["labels"] if kind == "svmlight" else []
     assert [label["value"] for row in labels for label in row] == (["a", "b"] if kind == "svmlight" else [])
@@ -135,21 +135,21 @@ def test_word_counts__are_read_by_their_mark_too(tmp_path, kind, encoding):
     st.sampled_from([",", ";", "|", "\t"]), st.sampled_from(["\n", "\r\n"]), st.booleans(), st.booleans(),
     st.sampled_from([1 << 24, 12]),
 )  # fmt: skip
-def test_separators__are_detected_and_reported(tmp_path_factory, separator, line_end, told, bom, block):
+def test_separators__are_detected_and_reported(tmp_path_factory, separator, line_end, message, bom, block):
     place = tmp_path_factory.mktemp("separators")
     rows = [("id", "other", "text"), *((name, "a,b" if separator != "," else "a;b", text) for name, text in ROWS)]
     lines = [separator.join(row) for row in rows]
-    content = line_end.join([*([f"sep={separator}"] if told else []), *lines, ""])
+    content = line_end.join([*([f"sep={separator}"] if message else []), *lines, ""])
     path = put(place / "x.csv", content, "utf-8-sig" if bom else "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocks.cut_blocks, "__defaults__", (block,))
-        assert made(place, path) == BAGS
+        assert ingested_bags(place, path) == BAGS
     assert ("separator", "tab" if separator == "\t" else separator, "separator") in guesses_of(place / "c")
 
 
 def test_a_named_separator__is_taken_and_others_are_refused_with_advice(tmp_path):
     path = put(tmp_path / "x.csv", TABLE.replace(",", "^"))
-    assert made(tmp_path, path, separator="^") == BAGS
+    assert ingested_bags(tmp_path, path, separator="^") == BAGS
     assert ("separator", "^", "separator") not in guesses_of(tmp_path / "c")
     with pytest.raises(InputError, match="expected ; between columns, found ,"):
         ingest(put(tmp_path / "y.csv", TABLE), tmp_path / "d", separator=";", scheduler="serial")
@@ -160,13 +160,13 @@ def test_a_named_separator__is_taken_and_others_are_refused_with_advice(tmp_path
 def test_errors__name_the_line_below_the_line_of_excel(tmp_path):
     path = put(tmp_path / "x.csv", "sep=;\nid;text\n1;ship\n2;sail;mast;x\n")
     with pytest.raises(InputError, match="line 4: expected 2 values as in the header, found 4"):
-        made(tmp_path, path)
+        ingested_bags(tmp_path, path)
 
 
 def test_columns_that_are_not_used__may_be_empty_or_doubled(tmp_path):
     rows = [",id,text,note,note,,", "0,1,ship sail,a,b,,", "1,2,oven,a,b", "2,3,mast,a,b,,,"]
     path = put(tmp_path / "x.csv", "\n".join(rows))
-    assert made(tmp_path, path) == {"1": {"ship": 1, "sail": 1}, "2": {"oven": 1}, "3": {"mast": 1}}
+    assert ingested_bags(tmp_path, path) == {"1": {"ship": 1, "sail": 1}, "2": {"oven": 1}, "3": {"mast": 1}}
     with pytest.raises(InputError, match="the column 'note' occurs twice"):
         ingest(path, tmp_path / "d", labels="note", scheduler="serial")
     with pytest.raises(InputError, match="expected 7 values as in the header, found 8"):
@@ -193,8 +193,8 @@ def test_a_folder_of_several_formats__is_refused_or_says_what_is_left_out(tmp_pa
         with pytest.raises(
             OptionError, match=r"several formats: .*of text \(such as README.txt\).*choose one with `format`"
         ):
-            made(tmp_path, str(source))
-    assert len(made(tmp_path, folder, format="csv")) == 6
+            ingested_bags(tmp_path, str(source))
+    assert len(ingested_bags(tmp_path, folder, format="csv")) == 6
     report = read_history(Folder(tmp_path / "c")).report
     assert [(entry.why, entry.files, entry.names) for entry in report.left_out] == [
         ("by name not of the format csv", 1, ("README.txt",)),
@@ -216,7 +216,7 @@ def _copied(folder, place):
 def test_files_of_unknown_names__are_left_out_where_others_have_a_format(tmp_path):
     put(tmp_path / "in/a.csv", TABLE)
     put(tmp_path / "in/notes", "not a table")
-    assert made(tmp_path, tmp_path / "in") == BAGS
+    assert ingested_bags(tmp_path, tmp_path / "in") == BAGS
     assert read_history(Folder(tmp_path / "c")).report.left_out[0].names == ("notes",)
     put(tmp_path / "plain/1", "ship")
     put(tmp_path / "plain/2", "sail")
@@ -230,7 +230,7 @@ def test_files_of_unknown_names__are_left_out_where_others_have_a_format(tmp_pat
 
 def test_a_glob__may_ask_for_names_with_an_underscore(tmp_path):
     put(tmp_path / "_x.csv", TABLE)
-    assert made(tmp_path, f"{tmp_path}/_*.csv") == BAGS
+    assert ingested_bags(tmp_path, f"{tmp_path}/_*.csv") == BAGS
 
 
 def test_the_null_of_hive__is_a_missing_value(tmp_path):
@@ -238,7 +238,7 @@ def test_the_null_of_hive__is_a_missing_value(tmp_path):
         place = tmp_path / "in" / folder
         place.mkdir(parents=True)
         pq.write_table(pa.table({"id": [name], "text": ["ship sail"]}), place / "part-0.parquet")
-    made(tmp_path, tmp_path / "in", labels="kind")
+    ingested_bags(tmp_path, tmp_path / "in", labels="kind")
     ids = [name for part in Corpus(tmp_path / "c").references for name in part.documents().ids.to_pylist()]
     labels = dict(zip(ids, columns_of(tmp_path / "c")["labels"], strict=True))
     assert labels == {"a": [{"field": "kind", "value": "x y"}], "b": []}
@@ -249,7 +249,7 @@ def test_a_file_that_is_no_text__is_never_advised_to_be_read_as_one(tmp_path):
     data = (tmp_path / "x.parquet").read_bytes()
     for name in ("x.txt", "x.csv", "x.jsonl", "x.mallet", "part-0"):
         with pytest.raises((InputError, OptionError)) as raised:
-            made(tmp_path, put(tmp_path / name, data))
+            ingested_bags(tmp_path, put(tmp_path / name, data))
         assert "a Parquet file (`format` parquet)" in str(raised.value)
         assert "bad_bytes" not in str(raised.value)
 
@@ -296,7 +296,7 @@ def test_guesses__are_followed_by_append_and_like(tmp_path):
 
 def test_the_first_index__is_reported_and_recorded(tmp_path):
     words = put(tmp_path / "vocab.txt", "a1\nship\nsail\n")
-    made(tmp_path, put(tmp_path / "x.svmlight", "1 1:3 2:1\n"), vocabulary=words)
+    ingested_bags(tmp_path, put(tmp_path / "x.svmlight", "1 1:3 2:1\n"), vocabulary=words)
     assert ("first index", "1", "index_base") in guesses_of(tmp_path / "c")
     assert read_history(Folder(tmp_path / "c")).options.index_base == 1
 
@@ -310,7 +310,7 @@ def test_guesses_about_files_that_differ__settle_nothing():
 
 
 def test_corpora_of_release_0_1__are_read_without_guesses(tmp_path):
-    made(tmp_path, put(tmp_path / "x.csv", TABLE))
+    ingested_bags(tmp_path, put(tmp_path / "x.csv", TABLE))
     history = read_history(Folder(tmp_path / "c"))
     record = history.record() | {"version": 6}
     del record["report"]["guesses"]
@@ -340,4 +340,4 @@ def test_options_about_files__are_refused_where_no_file_has_such_a_layout(tmp_pa
         (lines, "label_separator", ";", "side files"),
     ):
         with pytest.raises(OptionError, match=f"{option}: applies only to .*{kind}"):
-            made(tmp_path, path, **{option: value})
+            ingested_bags(tmp_path, path, **{option: value})

@@ -38,7 +38,7 @@ def upper_words(text):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def fitted(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     ingest(put_lines(place / "old.jsonl", ROWS), place / "whole", **WORDS)
     split(place / "whole", place / "train", place / "held", fraction=0.2)
@@ -46,10 +46,10 @@ def made(tmp_path_factory):
     return place
 
 
-def test_a_run__reads_texts_as_its_own_documents_were(made, tmp_path):
-    ingest(made / "old.jsonl", tmp_path / "again", like=made / "run")
-    assert bags_of(tmp_path / "again") == bags_of(made / "whole")
-    assert columns_of(tmp_path / "again") == columns_of(made / "whole")
+def test_a_run__reads_texts_as_its_own_documents_were(fitted, tmp_path):
+    ingest(fitted / "old.jsonl", tmp_path / "again", like=fitted / "run")
+    assert bags_of(tmp_path / "again") == bags_of(fitted / "whole")
+    assert columns_of(tmp_path / "again") == columns_of(fitted / "whole")
     assert "new_york" in Corpus(tmp_path / "again").vocabulary.words
 
 
@@ -79,9 +79,9 @@ def test_a_corpus_read_like_itself__is_itself(tmp_path_factory, texts):
     assert ingest(source, place / "twice", like=place / "again", scheduler="serial") == first
 
 
-def test_texts_of_another_format_without_the_fields__are_read(made, tmp_path):
+def test_texts_of_another_format_without_the_fields__are_read(fitted, tmp_path):
     (tmp_path / "new.csv").write_text("key,body\nn1,new york tacos zzz\nn2,\n")
-    with documents_for(made / "run", tmp_path / "new.csv") as found:
+    with documents_for(fitted / "run", tmp_path / "new.csv") as found:
         assert bags_of(found.corpus.url) == {"n1": {"new_york": 1, "tacos": 1}, "n2": {}}
         assert columns_of(found.corpus.url)["stars"] == [None, None]
         assert (found.unknown.unknown, found.unknown.tokens) == (1, 3)
@@ -89,51 +89,51 @@ def test_texts_of_another_format_without_the_fields__are_read(made, tmp_path):
     assert not Folder(place).exists()
 
 
-def test_a_model__needs_no_corpus_to_read_texts(made, tmp_path):
-    shutil.copytree(made / "run" / "model", tmp_path / "model")
+def test_a_model__needs_no_corpus_to_read_texts(fitted, tmp_path):
+    shutil.copytree(fitted / "run" / "model", tmp_path / "model")
     put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "New York service"}])
     with documents_for(tmp_path / "model", tmp_path / "x.jsonl") as found:
         assert bags_of(found.corpus.url) == {"a": {"new_york": 1}}
 
 
-def test_a_model_without_a_record__is_read_as_the_corpus_of_its_run(made, tmp_path):
-    shutil.copytree(made / "run", tmp_path / "run")
+def test_a_model_without_a_record__is_read_as_the_corpus_of_its_run(fitted, tmp_path):
+    shutil.copytree(fitted / "run", tmp_path / "run")
     (tmp_path / "run/model/ingest.json").unlink()
-    found, expected = recorded_reading(tmp_path / "run"), read_history(Folder(made / "train"))
+    found, expected = recorded_reading(tmp_path / "run"), read_history(Folder(fitted / "train"))
     assert found.history == expected
     shutil.rmtree(tmp_path / "run/checkpoints")
     run = json.loads((tmp_path / "run/run.json").read_text())
-    assert run["corpus"]["url"] == str(made / "train")
+    assert run["corpus"]["url"] == str(fitted / "train")
 
 
-def test_unknown_words__are_warned_of_where_they_are_many(made, tmp_path):
+def test_unknown_words__are_warned_of_where_they_are_many(fitted, tmp_path):
     put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "strange foreign words, pizza"}])
     lines = []
-    with documents_for(made / "run", tmp_path / "x.jsonl", notice=lines.append) as found:
+    with documents_for(fitted / "run", tmp_path / "x.jsonl", notice=lines.append) as found:
         assert found.unknown.share == pytest.approx(0.75)
         assert found.corpus.manifest.tokens == 1
     assert lines[0] == "guessed: format jsonl (`format`)"
     assert "3 of 4 tokens (75.0%)" in lines[1]
     put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "zzz"}])
-    with documents_for(made / "run", tmp_path / "x.jsonl") as found:
+    with documents_for(fitted / "run", tmp_path / "x.jsonl") as found:
         assert found.corpus.manifest.tokens == 0
 
 
-def test_ingest_like__reports_unknown_words(made, tmp_path, capsys):
+def test_ingest_like__reports_unknown_words(fitted, tmp_path, capsys):
     put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "strange foreign words, pizza"}])
-    command = ["ingest", str(tmp_path / "x.jsonl"), str(tmp_path / "c"), "--like", str(made / "run")]
+    command = ["ingest", str(tmp_path / "x.jsonl"), str(tmp_path / "c"), "--like", str(fitted / "run")]
     assert main(command) == 0
-    told = capsys.readouterr()
-    assert "3 of 4 tokens (75.0%)" in told.out
-    assert "warning: 3 of 4 tokens" in told.err
+    output = capsys.readouterr()
+    assert "3 of 4 tokens (75.0%)" in output.out
+    assert "warning: 3 of 4 tokens" in output.err
     shutil.rmtree(tmp_path / "c")
     assert main([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)["ingest"]
     assert (report["unknown_tokens"], report["unknown_share"]) == (3, 0.75)
 
 
-def test_parts_of_a_split__are_appended_to_as_the_whole(made, tmp_path):
-    ingest(made / "old.jsonl", tmp_path / "whole", **WORDS)
+def test_parts_of_a_split__are_appended_to_as_the_whole(fitted, tmp_path):
+    ingest(fitted / "old.jsonl", tmp_path / "whole", **WORDS)
     split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", documents=True, fraction=0.4, seed=1)
     for number in range(2):
         row = {"key": f"n{number}", "body": "New York tacos", "topic": "food", "stars": 1}
@@ -164,28 +164,28 @@ def test_code_and_patterns_of_a_record__run_only_if_they_are_named_again(tmp_pat
 @pytest.mark.parametrize(
     "option", [{"stop_words": "none"}, {"min_documents": 3}, {"phrases": "count"}, {"min_characters": 3}]
 )
-def test_like__refuses_options_that_would_read_words_otherwise(made, tmp_path, option):
+def test_like__refuses_options_that_would_read_words_otherwise(fitted, tmp_path, option):
     with pytest.raises(OptionError, match=next(iter(option)).replace("_", "[-_]")):
-        ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", **option)
+        ingest(fitted / "old.jsonl", tmp_path / "c", like=fitted / "run", **option)
     assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("named", ["english", ["english"]])
-def test_like__takes_the_default_stop_words_by_name(made, tmp_path, named):
-    manifest = ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words=named)
+def test_like__takes_the_default_stop_words_by_name(fitted, tmp_path, named):
+    manifest = ingest(fitted / "old.jsonl", tmp_path / "c", like=fitted / "run", stop_words=named)
     assert manifest.documents == len(TEXTS)
 
 
-def test_like__names_the_stop_words_that_were_left_out(made, tmp_path):
+def test_like__names_the_stop_words_that_were_left_out(fitted, tmp_path):
     (tmp_path / "mine.txt").write_text("tacos\n")
     with pytest.raises(
         OptionError, match=r"^`stop_words` none: the documents of .* were read with english; read new ones"
     ):
-        ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words="none")
+        ingest(fitted / "old.jsonl", tmp_path / "c", like=fitted / "run", stop_words="none")
     with pytest.raises(
         OptionError, match=r"^`stop_words` english and a list of 1 words: .* read with english; read new ones"
     ):
-        ingest(made / "old.jsonl", tmp_path / "c", like=made / "run", stop_words=f"english,{tmp_path}/mine.txt")
+        ingest(fitted / "old.jsonl", tmp_path / "c", like=fitted / "run", stop_words=f"english,{tmp_path}/mine.txt")
 
 
 def test_exploded_corpora__have_new_documents_exploded_too(tmp_path):
@@ -252,17 +252,17 @@ def test_vectors__have_the_columns_of_the_record(tmp_path):
 
 
 @pytest.mark.parametrize("of", ["whole", "run", "run/model", "whole/vocabulary.parquet", "words.parquet", "words"])
-def test_vocabulary__is_taken_from_corpora_runs_and_tables(made, tmp_path, of):
-    words = Corpus(made / "whole").vocabulary.words
+def test_vocabulary__is_taken_from_corpora_runs_and_tables(fitted, tmp_path, of):
+    words = Corpus(fitted / "whole").vocabulary.words
     table = pa.table({"number": np.arange(len(words)), "lemma": words})
     pq.write_table(table, tmp_path / "words.parquet")
     (tmp_path / "words").write_text("\n".join(words))
-    path = tmp_path / of if of.startswith("words") else made / of
-    ingest(made / "old.jsonl", tmp_path / "c", vocabulary=str(path), **FIELDS)
+    path = tmp_path / of if of.startswith("words") else fitted / of
+    ingest(fitted / "old.jsonl", tmp_path / "c", vocabulary=str(path), **FIELDS)
     assert Corpus(tmp_path / "c").vocabulary.words == words
 
 
-def test_what_is_no_vocabulary__is_refused(made, tmp_path):
+def test_what_is_no_vocabulary__is_refused(fitted, tmp_path):
     pq.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "two.parquet")
     pq.write_table(pa.table({"word": ["x", "x"]}), tmp_path / "twice.parquet")
     for path, error, pattern in (
@@ -271,20 +271,20 @@ def test_what_is_no_vocabulary__is_refused(made, tmp_path):
         (tmp_path, AbsentError, "`vocabulary`"),
     ):
         with pytest.raises(error, match=pattern):
-            ingest(made / "old.jsonl", tmp_path / "c", vocabulary=str(path), **FIELDS)
+            ingest(fitted / "old.jsonl", tmp_path / "c", vocabulary=str(path), **FIELDS)
     assert not (tmp_path / "c").exists()
 
 
-def test_a_folder_of_ours_that_is_no_corpus__is_no_folder_of_texts(made):
-    with pytest.raises(AbsentError, match="run.json"), documents_for(made / "run", made / "run"):
+def test_a_folder_of_ours_that_is_no_corpus__is_no_folder_of_texts(fitted):
+    with pytest.raises(AbsentError, match="run.json"), documents_for(fitted / "run", fitted / "run"):
         pass
 
 
-def test_errors__name_the_texts_and_not_the_corpus_made_of_them(made, tmp_path):
+def test_errors__name_the_texts_and_not_the_corpus_made_of_them(fitted, tmp_path):
     with pytest.raises(MismatchError, match=r"old\.jsonl: .*documents that were fitted are not unseen") as caught:
-        evaluate(made / "run", unseen=made / "old.jsonl", scheduler="serial")
+        evaluate(fitted / "run", unseen=fitted / "old.jsonl", scheduler="serial")
     assert "collapsium-" not in str(caught.value)
     unknown = put_lines(tmp_path / "unknown.jsonl", [{"key": "x", "body": "qqq", "topic": "food", "stars": 1}])
     with pytest.raises(InputError, match=r"unknown\.jsonl: no token is left") as caught:
-        evaluate(made / "run", unseen=unknown, scheduler="serial")
+        evaluate(fitted / "run", unseen=unknown, scheduler="serial")
     assert "collapsium-" not in str(caught.value)

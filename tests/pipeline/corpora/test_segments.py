@@ -54,29 +54,29 @@ def segments_of(corpus):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def segmented(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     ingest(put_lines(place / "x.jsonl", ROWS), place / "c", segments="sentences", labels=["tag"], covariates=["stars"])
     return place
 
 
-def test_segments__are_kept_and_stay_empty_if_their_words_are_dropped(made, capsys):
-    assert segments_of(made / "c") == {
+def test_segments__are_kept_and_stay_empty_if_their_words_are_dropped(segmented, capsys):
+    assert segments_of(segmented / "c") == {
         "a": [{"apple": 1, "bread": 1}, {"apple": 2, "cheese": 1}, {"end": 1}, {"apple": 1, "bread": 1}],
         "b": [],
         "c": [{"cheese": 1}, {}, {"bread": 1, "cheese": 1}],
         "d": [],
     }
-    corpus = Corpus(made / "c")
+    corpus = Corpus(segmented / "c")
     assert corpus.manifest.fields["segments"] == "list<item: int32>"
     assert dict(zip(corpus.vocabulary.words, corpus.vocabulary.documents.tolist(), strict=True)) == {
         "apple": 1, "bread": 2, "cheese": 2, "end": 1
     }  # fmt: skip
     assert read_history(corpus.folder).report.segments == 7
-    assert info(made / "c")["segments"] == {"count": 7, "empty": 1, "mean": 1.75, "most": 4}
-    assert main(["info", str(made / "c")]) == 0
+    assert info(segmented / "c")["segments"] == {"count": 7, "empty": 1, "mean": 1.75, "most": 4}
+    assert main(["info", str(segmented / "c")]) == 0
     assert "segments    7, 1.8 a document, 4 at most; 1 empty" in capsys.readouterr().out
-    assert main(["verify", str(made / "c")]) == 0
+    assert main(["verify", str(segmented / "c")]) == 0
 
 
 def test_a_corpus_without_segments__is_what_it_was(tmp_path):
@@ -205,7 +205,7 @@ def test_many_segments_and_a_huge_one__are_one_document_each(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"segments": "sentense"}, r"did you mean 'sentences'"),
         ({"segments": "headings:["}, r"expected a regular expression"),
@@ -214,15 +214,15 @@ def test_many_segments_and_a_huge_one__are_one_document_each(tmp_path):
         ({"segments": "lines", "format": "vectors"}, r"segments: applies only to documents; vectors have no words"),
     ],
 )
-def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, options, told):
+def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, options, message):
     put_lines(tmp_path / "x.jsonl")
-    with pytest.raises(OptionError, match=told):
+    with pytest.raises(OptionError, match=message):
         ingest(tmp_path / "x.jsonl", tmp_path / "c", **options)
     assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize(
-    ("text", "segments", "told"),
+    ("text", "segments", "message"),
     [
         (["a"], None, r"line 1: expected a string in field 'text' \(`text`\), found a list; `segments` column makes"),
         (["a"], "lines", "`segments` column makes"),
@@ -230,9 +230,9 @@ def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, o
         ({"a": 1}, "column", r"expected a string in field 'text'"),
     ],
 )
-def test_texts_of_another_kind__are_reported_with_their_line(tmp_path, text, segments, told):
+def test_texts_of_another_kind__are_reported_with_their_line(tmp_path, text, segments, message):
     path = put_lines(tmp_path / "x.jsonl", [{"id": 1, "text": text}])
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         ingest(path, tmp_path / "c", segments=segments)
     assert not (tmp_path / "c").exists()
 
@@ -256,8 +256,8 @@ def test_append__cuts_as_the_corpus_was_cut(tmp_path):
     assert main(["verify", str(tmp_path / "c")]) == 0
 
 
-def test_a_record_of_an_ingest_by_anybody__must_name_a_way(made, tmp_path):
-    record = read_history(Folder(made / "c")).record()
+def test_a_record_of_an_ingest_by_anybody__must_name_a_way(segmented, tmp_path):
+    record = read_history(Folder(segmented / "c")).record()
     assert (record["version"], record["reading"]["segments"]) == (7, "sentences")
     record["reading"]["segments"] = 3
     (tmp_path / "ingest.json").write_bytes(dump(record))
@@ -276,11 +276,11 @@ def test_a_batch__takes_segments(tmp_path):
 
 @given(st.integers(0, 99), st.floats(0.05, 0.95))
 @settings(max_examples=10)
-def test_split__of_tokens_keeps_every_segment_in_both_parts(made, tmp_path_factory, seed, fraction):
+def test_split__of_tokens_keeps_every_segment_in_both_parts(segmented, tmp_path_factory, seed, fraction):
     place = tmp_path_factory.mktemp("split")
-    whole = segments_of(made / "c")
+    whole = segments_of(segmented / "c")
     try:
-        split(made / "c", place / "train", place / "held", fraction=fraction, seed=seed)
+        split(segmented / "c", place / "train", place / "held", fraction=fraction, seed=seed)
     except InputError:  # a part without a token
         assert not any(place.iterdir())
         return
@@ -296,39 +296,39 @@ def test_split__of_tokens_keeps_every_segment_in_both_parts(made, tmp_path_facto
     assert [row.ids_sha256 for row in flat[0].shards] == [row.ids_sha256 for row in flat[1].shards]
 
 
-def test_split__of_documents_and_of_labels_keeps_segments(made, tmp_path):
-    whole = segments_of(made / "c")
-    split(made / "c", tmp_path / "train", tmp_path / "held", folds=2, fold=0, seed=1)
+def test_split__of_documents_and_of_labels_keeps_segments(segmented, tmp_path):
+    whole = segments_of(segmented / "c")
+    split(segmented / "c", tmp_path / "train", tmp_path / "held", folds=2, fold=0, seed=1)
     parts = [segments_of(tmp_path / name) for name in ("train", "held")]
     assert {**parts[0], **parts[1]} == whole
     assert all(parts)
-    split(made / "c", tmp_path / "left", tmp_path / "dropped", drop_labels=0.5)
+    split(segmented / "c", tmp_path / "left", tmp_path / "dropped", drop_labels=0.5)
     assert segments_of(tmp_path / "left") == segments_of(tmp_path / "dropped") == whole
     for name in ("train", "held", "left", "dropped"):
         assert main(["verify", str(tmp_path / name)]) == 0
 
 
-def test_explode__makes_documents_of_segments(made, tmp_path, capsys):
-    assert main(["explode", str(made / "c"), str(tmp_path / "flat")]) == 0
+def test_explode__makes_documents_of_segments(segmented, tmp_path, capsys):
+    assert main(["explode", str(segmented / "c"), str(tmp_path / "flat")]) == 0
     assert capsys.readouterr().out.endswith("flat: 7 documents, 11 tokens in 10 pairs, 1 shard\n")
-    whole, flat = segments_of(made / "c"), Corpus(tmp_path / "flat")
+    whole, flat = segments_of(segmented / "c"), Corpus(tmp_path / "flat")
     expected = {f"{name}#{n}": part for name, parts in whole.items() for n, part in enumerate(parts, start=1)}
     assert bags_of(tmp_path / "flat") == expected
     columns = columns_of(tmp_path / "flat")
     assert columns["stars"] == [3.0] * 4 + [1.5] * 3
     assert [[label["value"] for label in labels] for labels in columns["labels"]] == [["x"]] * 4 + [[]] * 3
     assert "segments" not in flat.manifest.fields
-    assert flat.vocabulary.words == Corpus(made / "c").vocabulary.words
+    assert flat.vocabulary.words == Corpus(segmented / "c").vocabulary.words
     assert flat.vocabulary.documents.tolist() == [3, 3, 3, 1]
     assert main(["verify", str(tmp_path / "flat")]) == 0
     with pytest.raises(OccupiedError):
-        explode(made / "c", tmp_path / "flat")
+        explode(segmented / "c", tmp_path / "flat")
     capsys.readouterr()
-    assert main(["explode", str(made / "c"), str(tmp_path / "told"), "--json"]) == 0
+    assert main(["explode", str(segmented / "c"), str(tmp_path / "told"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["documents"] == 7
 
 
-def test_explode__of_what_has_no_segments_or_is_damaged_leaves_nothing(made, tmp_path):
+def test_explode__of_what_has_no_segments_or_is_damaged_leaves_nothing(segmented, tmp_path):
     write_corpus(tmp_path / "plain", [{0: 1}], 1)
     with pytest.raises(MismatchError, match=r"its documents have no segments; `ingest` with `segments`"):
         explode(tmp_path / "plain", tmp_path / "flat")
@@ -336,7 +336,7 @@ def test_explode__of_what_has_no_segments_or_is_damaged_leaves_nothing(made, tmp
     ingest(tmp_path / "x.npy", tmp_path / "vectors")
     with pytest.raises(MismatchError, match="a corpus of vectors; explode takes a corpus of documents"):
         explode(tmp_path / "vectors", tmp_path / "flat")
-    ingest(made / "x.jsonl", tmp_path / "c", segments="lines", shard_tokens=2)
+    ingest(segmented / "x.jsonl", tmp_path / "c", segments="lines", shard_tokens=2)
     last = tmp_path / "c" / Corpus(tmp_path / "c").manifest.shards[-1].file
     last.write_bytes(last.read_bytes()[:-9])
     with pytest.raises(DamagedError):

@@ -90,7 +90,7 @@ def test_side_files__give_the_columns_that_records_would(tmp_path_factory, monke
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def folder(tmp_path_factory):
     """Sources of five documents of several formats, and side files."""
     place = tmp_path_factory.mktemp("made")
     put_lines(place / "d.jsonl", [{"id": f"d{n}", "text": text, "tag": "own"} for n, text in enumerate(TEXTS)])
@@ -114,18 +114,18 @@ SOURCES = {
 
 
 def options_of(place, source):
-    return {name: str(place / said) if name == "vocabulary" else said for name, said in SOURCES[source].items()}
+    return {name: str(place / value) if name == "vocabulary" else value for name, value in SOURCES[source].items()}
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_lines_of_a_side_file__are_of_the_documents_in_their_order(made, tmp_path, source):
-    options = options_of(made, source)
-    sides = {"label_files": f"author={made / 'who.txt'}", "label_names": [f"author={made / 'names.txt'}"]}
-    manifest = ingest(str(made / source), tmp_path / "c", shard_tokens=3, **options, **sides)
+def test_lines_of_a_side_file__are_of_the_documents_in_their_order(folder, tmp_path, source):
+    options = options_of(folder, source)
+    sides = {"label_files": f"author={folder / 'who.txt'}", "label_names": [f"author={folder / 'names.txt'}"]}
+    manifest = ingest(str(folder / source), tmp_path / "c", shard_tokens=3, **options, **sides)
     assert labels_of(tmp_path / "c") == EXPECTED
     assert "labels" in manifest.fields
     assert len(manifest.shards) > 1
-    plain = ingest(str(made / source), tmp_path / "plain", shard_tokens=3, **options)
+    plain = ingest(str(folder / source), tmp_path / "plain", shard_tokens=3, **options)
     assert [row.ids_sha256 for row in plain.shards] == [row.ids_sha256 for row in manifest.shards]
     assert "labels" not in plain.fields
     history = read_history(Folder(tmp_path / "plain"))
@@ -134,10 +134,10 @@ def test_lines_of_a_side_file__are_of_the_documents_in_their_order(made, tmp_pat
 
 
 @pytest.mark.parametrize("source", ["d.csv", "d.ldac", "v.csv"])
-def test_rows_of_a_side_file__are_matched_by_id_whatever_their_order(made, tmp_path, capsys, source):
-    flags = [f"--{name.replace('_', '-')}={said}" for name, said in options_of(made, source).items()]
-    side = str(made / "side.csv")
-    assert main(["ingest", str(made / source), str(tmp_path / "c"), "--label-files", side, *flags]) == 0
+def test_rows_of_a_side_file__are_matched_by_id_whatever_their_order(folder, tmp_path, capsys, source):
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in options_of(folder, source).items()]
+    side = str(folder / "side.csv")
+    assert main(["ingest", str(folder / source), str(tmp_path / "c"), "--label-files", side, *flags]) == 0
     assert "1 id in side files without a document" in capsys.readouterr().out
     assert labels_of(tmp_path / "c") == [[], ["tag:y"], ["note:r"], [], ["tag:x", "note:r"]]
     assert columns_of(tmp_path / "c")["n"] == [None, None, 4.5, None, 2.0]
@@ -152,18 +152,18 @@ def test_rows_of_a_side_file__are_matched_by_id_whatever_their_order(made, tmp_p
     assert "n: in 2 documents, from 2 to 4.5, mean 3.25" in out
 
 
-def test_fields_that_are_named__are_the_side_files_where_they_have_them(made, tmp_path):
+def test_fields_that_are_named__are_the_side_files_where_they_have_them(folder, tmp_path):
     rows = [{"key": f"d{n}", "tag": ["own", f"s{n}"], "more": "m", "w": n, "z": "0"} for n in (4, 2, 0)]
     side = put_lines(tmp_path / "s.jsonl", rows)
     options = {"labels": ["tag", "other=more"], "covariates": ["weight=w"], "label_files": [side]}
     with pytest.raises(InputError, match="no field 'id'"):
-        ingest(str(made / "d.jsonl"), tmp_path / "c", **options)
+        ingest(str(folder / "d.jsonl"), tmp_path / "c", **options)
     texts = put_lines(tmp_path / "t.jsonl", [{"key": f"d{n}", "text": "aa", "tag": "own"} for n in range(5)])
     ingest(texts, tmp_path / "c", id="key", **options)
     more = [["tag:own", *([f"tag:s{n}", "other:m"] if n in (0, 2, 4) else [])] for n in range(5)]
     assert labels_of(tmp_path / "c") == more
     assert columns_of(tmp_path / "c")["weight"] == [0.0, None, 2.0, None, 4.0]
-    ingest(texts, tmp_path / "two", id="key", label_files=[side, str(made / "who.txt")])
+    ingest(texts, tmp_path / "two", id="key", label_files=[side, str(folder / "who.txt")])
     assert labels_of(tmp_path / "two")[0] == ["tag:own", "tag:s0", "more:m", "z:0", "who:1", "who:2"]
     assert columns_of(tmp_path / "two")["w"] == [0.0, None, 2.0, None, 4.0]
 
@@ -186,8 +186,8 @@ def test_labels_of_a_line__are_parted_as_the_whole_file_is(tmp_path, text, expec
     assert labels_of(tmp_path / "c")[2] == []
 
 
-def test_append__takes_side_files_of_what_it_adds(made, tmp_path):
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+def test_append__takes_side_files_of_what_it_adds(folder, tmp_path):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     put(tmp_path / "a.csv", "id,tag,n\nd1,01,4\nd4,02,5\n")
     sides = [str(tmp_path / "a.csv"), f"author={tmp_path / 'who.txt'}"]
     names = [f"author={tmp_path / 'names.txt'}"]
@@ -219,16 +219,16 @@ def test_append__takes_side_files_of_what_it_adds(made, tmp_path):
     assert main(["verify", str(tmp_path / "c")]) == 0
 
 
-def test_append__takes_side_files_of_documents_that_are_counted(made, tmp_path):
-    vocabulary = str(made / "vocab.txt")
-    ingest(str(made / "d.ldac"), tmp_path / "c", vocabulary=vocabulary, label_files=str(made / "who.txt"))
-    shutil.copy(made / "vocab.txt", tmp_path / "vocab.txt")
+def test_append__takes_side_files_of_documents_that_are_counted(folder, tmp_path):
+    vocabulary = str(folder / "vocab.txt")
+    ingest(str(folder / "d.ldac"), tmp_path / "c", vocabulary=vocabulary, label_files=str(folder / "who.txt"))
+    shutil.copy(folder / "vocab.txt", tmp_path / "vocab.txt")
     put(tmp_path / "e.ldac", "1 0:1\n1 1:1\n")
     side = put(tmp_path / "side.csv", "id,who\ne.ldac/1,7\n")
     append(tmp_path / "c", str(tmp_path / "e.ldac"), label_files=side, format="ldac")
     assert labels_of(tmp_path / "c")[4:] == [["who:1", "who:3"], ["who:7"], []]
     with pytest.raises(MismatchError, match="further fields"):
-        ingest(str(made / "d.ldac"), tmp_path / "p", vocabulary=vocabulary)
+        ingest(str(folder / "d.ldac"), tmp_path / "p", vocabulary=vocabulary)
         append(tmp_path / "p", str(tmp_path / "e.ldac"), label_files=side, format="ldac")
 
 
@@ -275,8 +275,8 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_faults_of_side_files__are_reported_and_leave_no_files(made, tmp_path, monkeypatch, case):
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+def test_faults_of_side_files__are_reported_and_leave_no_files(folder, tmp_path, monkeypatch, case):
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     for name, text in BESIDE.items():
         put(tmp_path / name, text)
@@ -288,23 +288,23 @@ def test_faults_of_side_files__are_reported_and_leave_no_files(made, tmp_path, m
     assert not (tmp_path / "c").exists()
 
 
-def test_batch__has_no_side_files(made, tmp_path):
+def test_batch__has_no_side_files(folder, tmp_path):
     job = '[batch]\nfolder = "b"\n[ingest]\nsources = ["x.jsonl"]\nlabel_files = "who.txt"\n[fit]\nfamily = "lda"\n'
     with pytest.raises(InputError, match="a batch has no side files"):
         read_job(put(tmp_path / "job.toml", job))
 
 
-def test_split__drops_labels_and_keeps_all_else(made, tmp_path, capsys):
-    side = str(made / "side.csv")
-    ingest(str(made / "d.csv"), tmp_path / "c", label_files=[side, str(made / "who.txt")], shard_tokens=3)
+def test_split__drops_labels_and_keeps_all_else(folder, tmp_path, capsys):
+    side = str(folder / "side.csv")
+    ingest(str(folder / "d.csv"), tmp_path / "c", label_files=[side, str(folder / "who.txt")], shard_tokens=3)
     capsys.readouterr()
     parts = [str(tmp_path / name) for name in ("train", "held")]
     assert main(["split", str(tmp_path / "c"), *parts, "--drop-labels", "0.6", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
     whole = Corpus(tmp_path / "c").manifest
     for part in ("train", "heldout"):
-        assert [row["ids_sha256"] for row in said[part]["shards"]] == [row.ids_sha256 for row in whole.shards]
-        assert [row["tokens"] for row in said[part]["shards"]] == [row.tokens for row in whole.shards]
+        assert [row["ids_sha256"] for row in output[part]["shards"]] == [row.ids_sha256 for row in whole.shards]
+        assert [row["tokens"] for row in output[part]["shards"]] == [row.tokens for row in whole.shards]
     left, out = (labels_of(part) for part in parts)
     assert [sorted(a + b) for a, b in zip(left, out, strict=True)] == [
         sorted(labels) for labels in labels_of(tmp_path / "c")
@@ -322,8 +322,8 @@ def test_split__drops_labels_and_keeps_all_else(made, tmp_path, capsys):
     assert rows_of(Corpus(tmp_path / "n1").references[0].documents().extras["labels"]).num_rows
 
 
-def test_split__keeps_the_labels_of_vectors_apart(made, tmp_path):
-    ingest(str(made / "v.csv"), tmp_path / "c", format="vectors", label_files=str(made / "who.txt"), shard_tokens=4)
+def test_split__keeps_the_labels_of_vectors_apart(folder, tmp_path):
+    ingest(str(folder / "v.csv"), tmp_path / "c", format="vectors", label_files=str(folder / "who.txt"), shard_tokens=4)
     split(tmp_path / "c", tmp_path / "a", tmp_path / "b", drop_labels=0.5, field="who")
     both = [sorted(a + b) for a, b in zip(labels_of(tmp_path / "a"), labels_of(tmp_path / "b"), strict=True)]
     assert both == labels_of(tmp_path / "c")

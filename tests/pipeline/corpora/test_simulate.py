@@ -289,15 +289,15 @@ def test_vectors__have_the_requested_sizes_seed_and_truth(tmp_path):
 def test_vectors__follow_the_truth(tmp_path):
     """The vectors of each leaf have t ~ N(mu, W W' + noise)."""
     simulate(tmp_path / "c", family="hca", documents=6000, words=4, branching=2, noise_scale=0.5, loading_scale=2.0)
-    made = Model(tmp_path / "c").rows(0).word_node
+    simulated = Model(tmp_path / "c").rows(0).word_node
     leaf = [row["topics"][0] for row in pq.read_table(tmp_path / "c/truth/proportions").to_pylist()]
     values = np.concatenate([reference.load().values for reference in Corpus(tmp_path / "c").references])
     for node in (1, 2):
         vectors = values[np.array(leaf) == node]
         assert abs(len(vectors) - 3000) < 200
-        basis = made[:, [0, node]]
+        basis = simulated[:, [0, node]]
         expected = basis @ basis.T + 0.25 * np.eye(4)
-        whitened = np.linalg.solve(np.linalg.cholesky(expected), (vectors - made[:, -1]).T)
+        whitened = np.linalg.solve(np.linalg.cholesky(expected), (vectors - simulated[:, -1]).T)
         assert np.abs(whitened.mean(axis=1)).max() < 5 / np.sqrt(len(vectors))
         np.testing.assert_allclose(np.cov(whitened), np.eye(4), atol=0.12)
         assert stats.kstest(whitened.ravel(), "norm").pvalue > 0.001

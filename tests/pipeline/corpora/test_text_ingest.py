@@ -317,8 +317,8 @@ def test_svmlight__counts_indices_alike_in_all_files_and_additions(tmp_path):
     assert read_history(Folder(tmp_path / "c")).options.index_base == 0
     append(tmp_path / "c", tmp_path / "later.svmlight")
     assert list(bags_of(tmp_path / "c").values())[-1] == {"cc": 1}
-    said = ["ingest", str(tmp_path / "from-one.svmlight"), str(tmp_path / "d")]
-    assert main([*said, "--index-base", "0"]) == 0
+    words = ["ingest", str(tmp_path / "from-one.svmlight"), str(tmp_path / "d")]
+    assert main([*words, "--index-base", "0"]) == 0
     assert list(bags_of(tmp_path / "d").values()) == [{"bb": 1}]
     ingest(tmp_path / "from-one.svmlight", tmp_path / "e")
     with pytest.raises(InputError, match="expected an index from 1 to 3, found '0:1'"):
@@ -331,9 +331,14 @@ def test_report__tells_what_was_dropped_and_holds_no_place(tmp_path, capsys):
     )
     words = ["ingest", str(tmp_path / "x.jsonl"), str(tmp_path / "c"), "--min-documents", "2", "--json"]
     assert main([*words, "--stop-words", "english,de", "--bad-bytes", "replace"]) == 0
-    told = json.loads(capsys.readouterr().out)["ingest"]
-    assert (told["documents"], told["empty_documents"], told["missing_text"], told["replaced_bytes"]) == (3, 1, 1, 1)
-    assert told["dropped"] == [
+    output = json.loads(capsys.readouterr().out)["ingest"]
+    assert (output["documents"], output["empty_documents"], output["missing_text"], output["replaced_bytes"]) == (
+        3,
+        1,
+        1,
+        1,
+    )
+    assert output["dropped"] == [
         {"rule": "stop words", "words": 2, "tokens": 2},
         {"rule": "in fewer than 2 documents", "words": 1, "tokens": 1},
     ]

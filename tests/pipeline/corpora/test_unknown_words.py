@@ -41,15 +41,15 @@ def test_a_job_whose_vocabulary_is_frozen__reports_the_share_of_unknown_words(jo
     expected = share_of_new(job.parent / "day-2.jsonl")
     assert expected > 0.1
     assert main(["batch", str(job), "--json"]) == 0
-    said = capsys.readouterr()
-    found = json.loads(said.out)
+    output = capsys.readouterr()
+    found = json.loads(output.out)
     assert found["unknown_share"] == pytest.approx(expected)
     assert found["unknown_tokens"] == pytest.approx(expected * 12 * 30)
-    assert f"({expected:.1%}) are words that are not in the vocabulary" in said.err
+    assert f"({expected:.1%}) are words that are not in the vocabulary" in output.err
     assert [("grow = true in [ingest]" in text, "(first documents: 0.0%)" in text) for text in found["warnings"]] == [
         (True, True)
     ]
-    assert f"score {found['score']:.4f} nats" not in said.err
+    assert f"score {found['score']:.4f} nats" not in output.err
     records = [version for version, _ in versions(job)]
     assert [(record.additions, record.unknown_share) for record in records] == [(0, None), (1, found["unknown_share"])]
     report = (job.parent / "job/published/current/report.html").read_text()
@@ -94,14 +94,14 @@ def test_append__reports_the_share_of_unknown_words_and_names_grow(tmp_path, cap
     put_lines(tmp_path / "more.jsonl", [{"id": "d", "text": "aa bb cc dd"}])
     ingest(tmp_path / "old.jsonl", tmp_path / "c")
     assert main(["append", str(tmp_path / "c"), str(tmp_path / "new.jsonl")]) == 0
-    said = capsys.readouterr()
-    assert "1 of 3 tokens (33.3%) are words that are not in the vocabulary" in said.out
-    assert "warning: added documents" in said.err
-    assert "--grow adds new words" in said.err
+    output = capsys.readouterr()
+    assert "1 of 3 tokens (33.3%) are words that are not in the vocabulary" in output.out
+    assert "warning: added documents" in output.err
+    assert "--grow adds new words" in output.err
     assert main(["append", str(tmp_path / "c"), str(tmp_path / "more.jsonl"), "--grow", "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["append"]["unknown_share"] == 0.0
-    assert said.err == ""
+    output = capsys.readouterr()
+    assert json.loads(output.out)["append"]["unknown_share"] == 0.0
+    assert output.err == ""
 
 
 def test_words_that_were_too_frequent__are_not_unknown(tmp_path):
@@ -155,8 +155,8 @@ def test_a_copy_of_a_file__is_never_reported_as_missing(job, capsys):
     (job.parent / "day-9.jsonl").unlink()
     capsys.readouterr()
     assert main(["batch", str(job), "--quiet", "--json"]) == 0
-    said = capsys.readouterr()
-    assert (said.err, len(json.loads(said.out)["notices"])) == ("", 1)
+    output = capsys.readouterr()
+    assert (output.err, len(json.loads(output.out)["notices"])) == ("", 1)
     assert main(["batch", str(job)]) == 0
     assert "gone" not in capsys.readouterr().err
 

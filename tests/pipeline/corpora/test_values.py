@@ -111,16 +111,17 @@ SIDES = {
 @pytest.mark.parametrize("name", SIDES)
 @pytest.mark.parametrize("kind", ["csv", "tsv"])
 def test_columns_of_side_files__are_numbers_or_labels_with_a_reported_reason(tmp_path, capsys, name, kind):
-    values, numbers, said = SIDES[name]
+    values, numbers, message = SIDES[name]
     texts = put_lines(tmp_path / "t.jsonl", [{"id": f"d{n}", "text": "ship sea"} for n in range(len(values))])
     between = "\t" if kind == "tsv" else ","
     lines = [f"d{n}{between}{value}" for n, value in enumerate(values)]
     (tmp_path / f"side.{kind}").write_text("\n".join([f"id{between}score", *lines]) + "\n")
     assert main(["ingest", texts, str(tmp_path / "c"), "--label-files", str(tmp_path / f"side.{kind}")]) == 0
     assert (
-        f"type of side file column score {said} (--{'labels' if numbers else 'covariates'})" in capsys.readouterr().out
+        f"type of side file column score {message} (--{'labels' if numbers else 'covariates'})"
+        in capsys.readouterr().out
     )
-    assert guesses_of(tmp_path / "c", "type of side file column score") == {said}
+    assert guesses_of(tmp_path / "c", "type of side file column score") == {message}
     columns = columns_of(tmp_path / "c")
     if numbers:
         assert columns["score"] == numbers
@@ -187,8 +188,8 @@ def test_dates__are_counted_and_reported_with_examples(tmp_path, capsys):
         "  1 document with an ambiguous date, such as '03/04/2020', of which only the year counts (--date-order)\n"
         in out
     )
-    told = report_of(tmp_path / "c").dates
-    assert (told.missing, told.unreadable, told.ambiguous, told.unix) == (2, 2, 1, 1)
+    reported = report_of(tmp_path / "c").dates
+    assert (reported.missing, reported.unreadable, reported.ambiguous, reported.unix) == (2, 2, 1, 1)
     assert main(["ingest", source, str(tmp_path / "j"), "--date", "on", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ingest"]["dates"]["unreadable"] == 2
     assert main(["ingest", source, str(tmp_path / "n")]) == 0
@@ -197,22 +198,22 @@ def test_dates__are_counted_and_reported_with_examples(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("others", "guessed", "said"),
+    ("others", "guessed", "message"),
     [(["13/05/2011"], {"day first, as '13/05/2011' shows"}, ""), (["05/13/2011"], {"month first, as '05/13/2011' shows"}, ""),
      ([], set(), "such as '04/08/2011', of which only the year counts (--date-order)\n"),
      (["13/05/2011", "05/13/2011"], set(), "(--date-order); '13/05/2011' and '05/13/2011' have different orders\n")],
 )  # fmt: skip
-def test_the_order_of_days_and_months__follows_from_all_dates_or_stays_open(tmp_path, capsys, others, guessed, said):
+def test_the_order_of_days_and_months__follows_from_all_dates_or_stays_open(tmp_path, capsys, others, guessed, message):
     source = put_dates(tmp_path / "t.jsonl", ["04/08/2011", *others])
     assert main(["ingest", source, str(tmp_path / "c"), "--date", "on"]) == 0
     out = capsys.readouterr().out
-    assert ("ambiguous" in out, said in out) == (bool(said), True)
+    assert ("ambiguous" in out, message in out) == (bool(message), True)
     assert guesses_of(tmp_path / "c", "order of days and months") == guessed
     assert columns_of(tmp_path / "c")["date"] == ["04/08/2011", *others]
     # Later documents follow what the corpus shows.
     later = put_dates(tmp_path / "more.jsonl", ["05/06/2012"])
     assert main(["append", str(tmp_path / "c"), later]) == 0
-    assert ("ambiguous" in capsys.readouterr().out) == bool(said)
+    assert ("ambiguous" in capsys.readouterr().out) == bool(message)
     appended = read_history(Folder(tmp_path / "c")).appended[0]
     assert {guess.value for guess in appended.guesses if guess.option == "date_order"} == guessed
 
@@ -231,11 +232,11 @@ def test_the_order_of_days_and_months__may_be_named(tmp_path, order, first):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [({"date_order": "day"}, "requires the field"), ({"date": "on", "date_order": "year"}, "date_order")],
 )
-def test_orders_of_days_and_months_that_mean_nothing__are_refused(tmp_path, options, said):
-    with pytest.raises(OptionError, match=said):
+def test_orders_of_days_and_months_that_mean_nothing__are_refused(tmp_path, options, message):
+    with pytest.raises(OptionError, match=message):
         ingest(put_dates(tmp_path / "t.jsonl", ["2011"]), tmp_path / "c", **options)
 
 
@@ -265,8 +266,8 @@ def test_frames__have_periods_times_and_signs_as_files_have(tmp_path):
         scheduler="serial",
     )
     assert model is not None
-    for wrong, said in (("x", "found another string at position 1"), (["x"], "found list at position 1 after str")):
-        with pytest.raises(OptionError, match=said):
+    for wrong, message in (("x", "found another string at position 1"), (["x"], "found list at position 1 after str")):
+        with pytest.raises(OptionError, match=message):
             table_of(pd.DataFrame({"text": ["a", "b"], "n": ["1", wrong]}), {"text": "text", "n": "covariates"})
     nested = pa.table({"text": ["aa", "bb"], "tag": [[["x"]], []]})
     with pytest.raises(
@@ -290,11 +291,11 @@ HEADERS = {
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_line_of_numbers_above_fractions__is_a_header_unless_declared_as_values(tmp_path, name):
-    line, options, said, names = HEADERS[name]
+    line, options, message, names = HEADERS[name]
     path = tmp_path / "v.csv"
     path.write_text("\n".join([line, *(",".join(map(str, row)) for row in VALUES.tolist())]) + "\n")
     source = open_vectors([str(path)], ReadOptions(**options))
-    assert [guess.value for guess in source.guesses if guess.option == "header"] == ([said] if said else [])
+    assert [guess.value for guess in source.guesses if guess.option == "header"] == ([message] if message else [])
     found = np.concatenate([part.values for part in source.vectors()])
     if names is None:
         assert np.array_equal(found, [[float(number) for number in line.split(",")], *VALUES])

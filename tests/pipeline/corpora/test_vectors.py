@@ -134,11 +134,11 @@ def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, ca
         assert ("was fitted to these vectors" in found.definition) == (place == corpus)
         assert not found.members
     assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(other), "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert sorted(said) == ["definition", "documents", "reconstruction_error"]
+    output = json.loads(capsys.readouterr().out)
+    assert sorted(output) == ["definition", "documents", "reconstruction_error"]
     assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(other)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"error      {said['reconstruction_error']:.4f}, mean of |t - t^|^2"
+    assert lines[0] == f"error      {output['reconstruction_error']:.4f}, mean of |t - t^|^2"
     assert lines[1] == "vectors    7"
     assert lines[2].startswith("defined as reconstruction error of unseen vectors")
     with pytest.raises(OptionError, match="name one corpus"):
@@ -380,9 +380,9 @@ def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpu
 
 def test_events__tell_of_no_score(corpus, tmp_path):
     model = fitted(corpus, tmp_path / "run", 3)
-    told = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
-    assert [event["iteration"] for event in told] == [1, 2, 3]
-    assert not any("score" in event for event in told)
-    assert all(np.isfinite(event["objective"]) for event in told)
+    events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
+    assert [event["iteration"] for event in events] == [1, 2, 3]
+    assert not any("score" in event for event in events)
+    assert all(np.isfinite(event["objective"]) for event in events)
     assert model.record.family == "means"
     assert isinstance(model, Model)

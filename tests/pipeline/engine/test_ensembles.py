@@ -23,8 +23,8 @@ SHARDS = 5
 
 def without_member(events):
     """The events of a member, as in a single fit, from the first iteration on."""
-    told = [{name: value for name, value in event.items() if name != "member"} for event in events]
-    return [event for event in told if event["event"] in ("started", "iteration", "end")]
+    recorded = [{name: value for name, value in event.items() if name != "member"} for event in events]
+    return [event for event in recorded if event["event"] in ("started", "iteration", "end")]
 
 
 def same(run, single, members=(0, 1, 2)):
@@ -57,11 +57,11 @@ def test_members__equal_fits_with_their_seeds(small, single, tmp_path, where, cl
     options = {"heldout": small[1], "seed": 4, "restarts": 3, **ENSEMBLE_OPTIONS}
     fit(small[0], tmp_path / "run", scheduler=scheduler, workers=workers if kind == "threads" else None, **options)
     same(tmp_path / "run", single)
-    told = Run(tmp_path / "run").events()
-    assert [event["event"] for event in told] == ["cluster", "compile", "start", *["member"] * 3, "end"]
+    events = Run(tmp_path / "run").events()
+    assert [event["event"] for event in events] == ["cluster", "compile", "start", *["member"] * 3, "end"]
     side_by_side = {1: 1, 3: 2, 8: 3}[workers] if kind != "processes" else 2
-    assert told[2]["planned"]["members"] == (1 if kind == "serial" else side_by_side)
-    ended = sorted((event["member"], event["score"]) for event in told if event["event"] == "member")
+    assert events[2]["planned"]["members"] == (1 if kind == "serial" else side_by_side)
+    ended = sorted((event["member"], event["score"]) for event in events if event["event"] == "member")
     assert ended == [(number, scores_of(single / str(number))[-1]) for number in range(3)]
     assert verify(tmp_path / "run").broken == []
     assert not (tmp_path / "run/lock").exists()
@@ -86,8 +86,8 @@ def test_a_stopped_ensemble__continues_to_the_same_bits_and_events(small, single
     assert verify(tmp_path / "run").broken == []
     resumed(tmp_path / "run", scheduler="serial")
     same(tmp_path / "run", single)
-    told = [event["event"] for event in Run(tmp_path / "run").events()]
-    assert told == ["cluster", "compile", "start", *["member"] * 3, "end"]
+    events = [event["event"] for event in Run(tmp_path / "run").events()]
+    assert events == ["cluster", "compile", "start", *["member"] * 3, "end"]
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("events.jsonl")}
     resume(tmp_path / "run")  # nothing is left to do
     assert all(path.read_bytes() == data for path, data in before.items())
@@ -125,11 +125,11 @@ def test_a_member_that_was_only_begun__is_begun_again(small, single, ensemble, t
     (run / "members/000").mkdir()
     shutil.rmtree(run / "members/001/checkpoints")
     shutil.rmtree(run / "members/001/model")
-    told = Run(run).events()
-    Run(run).replace_events([event for event in told if event["event"] not in ("member", "end")])
+    events = Run(run).events()
+    Run(run).replace_events([event for event in events if event["event"] not in ("member", "end")])
     resume(run)
     same(run, single)
-    assert [event["event"] for event in Run(run).events()] == [event["event"] for event in told]
+    assert [event["event"] for event in Run(run).events()] == [event["event"] for event in events]
 
 
 def test_a_finished_member_without_reported_iterations__stays_unchanged(small, ensemble, tmp_path):
@@ -287,12 +287,12 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
         return out, err
 
     flags = ["--family", "lda", "--topics", 3, "--iterations", 3, "--heldout", small[1], "--quiet"]
-    told = json.loads(command("fit", small[0], "run", *flags, "--restarts", 2, "--json")[0])
-    assert [member["member"] for member in told["members"]] == [0, 1]
-    assert [member["seed"] for member in told["members"]] == [0, member_seed(0, 1)]
+    output = json.loads(command("fit", small[0], "run", *flags, "--restarts", 2, "--json")[0])
+    assert [member["member"] for member in output["members"]] == [0, 1]
+    assert [member["seed"] for member in output["members"]] == [0, member_seed(0, 1)]
     scored = json.loads(command("evaluate", "run", "--heldout", small[1], "--json")[0])
     assert [member["score"] for member in scored["members"]] == pytest.approx(
-        [member["score"] for member in told["members"]]
+        [member["score"] for member in output["members"]]
     )
     assert "members" not in json.loads(command("evaluate", "run/members/000", "--heldout", small[1], "--json")[0])
     assert "member     001: " in command("evaluate", "run", "--unseen", small[1])[0]
@@ -325,9 +325,9 @@ def test_an_ended_ensemble__is_reported_by_its_end_whatever_event_comes_last(cap
     with (run / "events.jsonl").open("a") as file:
         file.write('{"event": "notice", "text": "of somebody else"}\n')
     assert main(["fit", "--resume", str(run), "--json", "--quiet"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told["members"]) == 3
-    assert told["elapsed"] > 0.0
+    output = json.loads(capsys.readouterr().out)
+    assert len(output["members"]) == 3
+    assert output["elapsed"] > 0.0
     assert main(["fit", "--resume", str(run), "--quiet"]) == 0
     assert "the run has ended" in capsys.readouterr().out
 

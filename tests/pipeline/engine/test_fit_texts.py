@@ -246,11 +246,11 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_values_that_are_not_texts__are_reported_without_texts(name, tmp_path):
-    texts, more, told = WRONG[name]
+    texts, more, message = WRONG[name]
     before = temporary()
     with pytest.raises(CollapsiumError) as caught:
         fit(texts, **{**HOW, **more})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "xylophone" not in str(caught.value)
     assert temporary() == before
     (tmp_path / "run").mkdir()

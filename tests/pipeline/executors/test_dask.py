@@ -83,7 +83,7 @@ def test_a_scheduler_that_steals_work__leaves_strict_tasks_where_they_belong(clu
 
 
 def test_checkpoints_on_a_scheduler_that_steals_work__find_each_local_state(small, tmp_path, clusters):
-    """A copy of what a host holds, which a stolen task would leave behind, knows no later turn."""
+    """A copy of a host's states, which a stolen task would leave behind, has no later turn."""
     executor = open_executor(clusters(2))
     try:
         problem = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
@@ -130,9 +130,9 @@ def test_a_scheduler_without_workers__is_a_clear_error(monkeypatch, caplog):
         monkeypatch.setattr("collapsium.pipeline.executors.dask_cluster.QUIET_START", 0.2)
         with pytest.raises(ClusterError, match="has 0 of 2 workers after 0.5 s; start more with `dask worker"):
             open_executor(cluster.scheduler_address, workers=2, cluster_timeout=0.5)
-    told = [record.getMessage() for record in caplog.records if record.name == "collapsium"]
-    assert len(told) == 1
-    assert told[0].endswith("has 0 of 2 workers; waiting for more (0 s at most)")
+    log_messages = [record.getMessage() for record in caplog.records if record.name == "collapsium"]
+    assert len(log_messages) == 1
+    assert log_messages[0].endswith("has 0 of 2 workers; waiting for more (0 s at most)")
 
 
 @pytest.mark.long
@@ -199,10 +199,10 @@ def workers_of_ours():
 def test_workers_that_hang_or_are_missing__are_replaced_and_no_bit_changes(small, tmp_path, number):
     options = {"family": "hdp", "topics": 5, "iterations": 12}
     expected = rows(fit(small[0], tmp_path / "calm", **options))
-    before, told, done = set(workers_of_ours()), [], []
+    before, events, done = set(workers_of_ours()), [], []
 
     def disturb(event):
-        told.append(event)
+        events.append(event)
         if event["event"] == "iteration" and event["iteration"] == 5 and not done:
             done.append(1)
             ours = sorted(set(workers_of_ours()) - before)
@@ -221,9 +221,9 @@ def test_workers_that_hang_or_are_missing__are_replaced_and_no_bit_changes(small
     )
     np.testing.assert_array_equal(rows(model), expected)
     if number == signal.SIGSTOP:
-        said = [event["text"] for event in told if event["event"] == "notice"]
-        assert any("is unresponsive" in text for text in said)
-        assert any("is lost; others do its work" in text for text in said)
+        notices = [event["text"] for event in events if event["event"] == "notice"]
+        assert any("is unresponsive" in text for text in notices)
+        assert any("is lost; others do its work" in text for text in notices)
 
 
 @pytest.mark.long

@@ -54,7 +54,7 @@ def hosts_here():
 
 @pytest.fixture
 def cluster():
-    """Two workers in this process, which start at once; whatever ends a fit, nothing of it stays in them."""
+    """Two workers in this process, which start quickly; however a fit ends, they hold none of its results."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
     ) as started:

@@ -23,15 +23,15 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def watch(clock):
-    said = []
-    found = Watch(100.0, said.append)
-    found.said = said
+    notices = []
+    found = Watch(100.0, notices.append)
+    found.notices = notices
     found.begin()
     return found
 
 
 def look(watch, clock, seconds, workers, counter=7, every=10.0):
-    """Look every so often; all workers that were given up."""
+    """Call `look` at intervals; return all workers that were given up."""
     given_up = []
     end = clock[0] + seconds
     while clock[0] < end:
@@ -43,16 +43,16 @@ def look(watch, clock, seconds, workers, counter=7, every=10.0):
 @pytest.mark.parametrize("sign", [BUSY, HOST], ids=["task", "host"])
 def test_a_worker_that_computes__may_take_as_long_as_it_likes(watch, clock, sign):
     assert look(watch, clock, 10_000, {"a": sign, "b": IDLE}) == []
-    assert watch.said == []
+    assert watch.notices == []
 
 
 @pytest.mark.parametrize(("sign", "text"), [(STUCK, "is unresponsive at sweep-2"), (PAUSED, "has paused")])
 def test_a_worker_without_a_sign_of_life__is_named_and_then_given_up(watch, clock, sign, text):
     watch.look(1, {"a": BUSY, "b": IDLE})
     assert look(watch, clock, 90, {"a": BUSY, "b": sign}) == []
-    assert len(watch.said) == 1
-    assert text in watch.said[0]
-    assert "it counts as lost after 100 s" in watch.said[0]
+    assert len(watch.notices) == 1
+    assert text in watch.notices[0]
+    assert "it counts as lost after 100 s" in watch.notices[0]
     assert "b" in look(watch, clock, 20, {"a": BUSY, "b": sign})
 
 
@@ -74,7 +74,7 @@ def test_a_worker_that_others_use_too__may_let_this_fit_wait(watch, clock):
     """It is not lost because a task of another driver sleeps; removing it would end that task."""
     shared = WorkerSign(0.5, 0.0, False, ("sweep-1",), shared=True)
     assert look(watch, clock, 10_000, {"a": shared}) == []
-    assert watch.said == []
+    assert watch.notices == []
     watch.begin()
     silent = WorkerSign(1000.0, 0.0, False, ("sweep-1",), shared=True)
     watch.look(1, {"a": shared})
@@ -83,7 +83,7 @@ def test_a_worker_that_others_use_too__may_let_this_fit_wait(watch, clock):
 
 def test_missing_workers__are_reported_and_then_count_as_lost_work(watch, clock):
     look(watch, clock, 90, {})
-    assert watch.said == ["the cluster has no workers; waiting for some (100 s at most)"]
+    assert watch.notices == ["the cluster has no workers; waiting for some (100 s at most)"]
     with pytest.raises(ClusterError, match="nothing has moved for 110 s with 0 workers"):
         look(watch, clock, 30, {})
 
@@ -103,14 +103,14 @@ def test_workers_that_wait_while_nothing_moves__are_lost_work(watch, clock):
 def test_a_cluster_where_tasks_end__is_well(watch, clock):
     for counter in range(50):
         assert look(watch, clock, 50, {"a": IDLE}, counter=counter) == []
-    assert watch.said == []
+    assert watch.notices == []
 
 
 def test_an_unresponsive_scheduler__is_reported_and_then_lost(watch, clock):
     for _ in range(9):
         clock[0] += 10
         watch.silent("timed out")
-    assert watch.said == ["the scheduler does not answer (timed out); waiting 100 s at most"]
+    assert watch.notices == ["the scheduler does not answer (timed out); waiting 100 s at most"]
     clock[0] += 20
     with pytest.raises(ClusterError, match="the scheduler has not answered for 110 s"):
         watch.silent("timed out")
@@ -121,4 +121,4 @@ def test_a_scheduler_that_stops_answering_again__is_reported_again(watch, clock)
         watch.silent("timed out")
         clock[0] += 10
         watch.look(1, {"a": BUSY})
-    assert watch.said == ["the scheduler does not answer (timed out); waiting 100 s at most"] * 2
+    assert watch.notices == ["the scheduler does not answer (timed out); waiting 100 s at most"] * 2

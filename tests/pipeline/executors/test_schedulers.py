@@ -133,7 +133,7 @@ def test_a_wrong_scheduler_file__is_a_clear_error(tmp_path, content, fault):
 
 
 class Unpicklable:
-    """A client: it holds threads and sockets, and cannot be copied."""
+    """Stands for a client, which holds threads and sockets and cannot be copied."""
 
     scheduler_address, status = ADDRESS, "running"
 

@@ -38,15 +38,15 @@ def _no_thread_stays():
 
 @pytest.fixture
 def opened():
-    """Executors that are closed whatever happens."""
-    made = []
+    """Provide executors that are closed at the end of each test."""
+    created = []
 
     def open_one(threads):
-        made.append(ThreadExecutor(threads))
-        return made[-1]
+        created.append(ThreadExecutor(threads))
+        return created[-1]
 
     yield open_one
-    for executor in made:
+    for executor in created:
         executor.close()
 
 
@@ -258,8 +258,8 @@ def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
     executor, held = opened(2), []
 
     def make(*_):
-        held.append(weakref.ref(made := Held()))
-        return made
+        held.append(weakref.ref(result := Held()))
+        return result
 
     gc.disable()
     try:
@@ -282,8 +282,8 @@ def test_results__are_freed_before_the_next_task_begins(opened):
     executor, gate, held, seen = opened(1), threading.Event(), [], []
 
     def make():
-        held.append(weakref.ref(made := Held()))
-        return made
+        held.append(weakref.ref(result := Held()))
+        return result
 
     def look(*_):
         seen.append(held[0]() is None)
@@ -374,7 +374,7 @@ def test_interrupt_of_a_waiting_thread__leaves_an_executor_that_continues(opened
 def test_interrupt__of_a_fit_runs_no_sweep_that_waits(small, tmp_path, monkeypatch):
     """Its model would else be written after a whole iteration more."""
     sweep, collect = tasks.sweep, ThreadExecutor.collect
-    shards, begun, gate, told = len(Corpus(small[0]).manifest.shards), [], threading.Event(), []
+    shards, begun, gate, notices = len(Corpus(small[0]).manifest.shards), [], threading.Event(), []
 
     def slow(*args):
         begun.append(len(begun))
@@ -383,13 +383,13 @@ def test_interrupt__of_a_fit_runs_no_sweep_that_waits(small, tmp_path, monkeypat
         return sweep(*args)
 
     def interrupted(self, futures, links=None):
-        if futures and told and told[-1].get("iteration") == 2 and told[-1]["event"] == "iteration":
+        if futures and notices and notices[-1].get("iteration") == 2 and notices[-1]["event"] == "iteration":
             wait_until(lambda: len(begun) > 2 * shards)
             raise KeyboardInterrupt
         return collect(self, futures, links)
 
     def sink(event):
-        told.append(event)
+        notices.append(event)
         if event["event"] == "saving":
             gate.set()
 
@@ -397,5 +397,5 @@ def test_interrupt__of_a_fit_runs_no_sweep_that_waits(small, tmp_path, monkeypat
     monkeypatch.setattr(ThreadExecutor, "collect", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", family="lda", topics=3, iterations=9, workers=1, sinks=[sink])
-    assert (told[-1]["event"], told[-1]["reason"], told[-1]["iteration"]) == ("end", "interrupt", 2)
+    assert (notices[-1]["event"], notices[-1]["reason"], notices[-1]["iteration"]) == ("end", "interrupt", 2)
     assert len(begun) == 2 * shards + 1

@@ -13,10 +13,10 @@ from collapsium.pipeline.monitoring.mlflow_callback import MLflow
 from collapsium.storage.errors import OptionError
 
 CODE = """
-told = []
+events = []
 
 def listen(event):
-    told.append(event)
+    events.append(event)
 
 class Failing:
     def __call__(self, event):
@@ -41,18 +41,18 @@ def test_a_fit__tells_callbacks_and_survives_them(folder, small, capsys):
     words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--scheduler", "serial"]
     names = ["--callback", "my_callbacks:Failing", "--callback", "my_callbacks:listen"]
     assert main([*words, *names]) == 0
-    told = sys.modules["my_callbacks"].told
-    assert told[0] == {"event": "run", "iteration": 0, "elapsed": 0.0, "run": "run"}
-    assert [event["iteration"] for event in told if event["event"] == "iteration"] == [1, 2, 3]
-    assert told[-1]["event"] == "end"
-    assert all(event for event in told)  # each has its own
+    events = sys.modules["my_callbacks"].events
+    assert events[0] == {"event": "run", "iteration": 0, "elapsed": 0.0, "run": "run"}
+    assert [event["iteration"] for event in events if event["event"] == "iteration"] == [1, 2, 3]
+    assert events[-1]["event"] == "end"
+    assert all(event for event in events)  # each has its own
     err = capsys.readouterr().err
     assert err.count("callback my_callbacks:Failing: ValueError: no such; it is not called again") == 1
     assert Model("run").record.iterations == 3
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("my_callbacks", "expected module:function"),
         (":listen", "expected module:function"),
@@ -61,12 +61,12 @@ def test_a_fit__tells_callbacks_and_survives_them(folder, small, capsys):
         ("no_such_module:listen", "ModuleNotFoundError"),
     ],
 )
-def test_wrong_names__are_refused_before_anything_runs(folder, small, capsys, name, said):
-    with pytest.raises(OptionError, match=said):
+def test_wrong_names__are_refused_before_anything_runs(folder, small, capsys, name, message):
+    with pytest.raises(OptionError, match=message):
         load_function(name, "callback")
     words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--callback", name]
     assert main(words) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (folder / "run").exists()
     assert str(folder) not in sys.path
 

@@ -85,10 +85,10 @@ def test_count_outside_a_terminal__is_a_line_with_its_time_every_ten_seconds(mon
     assert all(datetime.datetime.fromisoformat(text).tzinfo for text in times)
 
 
-def lines_of(told, **how):
+def lines_of(events, **how):
     stream = io.StringIO()
     view = RunView(stream, **how)
-    for event in told:
+    for event in events:
         view(event)
     view.close()
     return stream.getvalue().splitlines()
@@ -125,20 +125,20 @@ def test_a_form_that_is_named__is_written_to_a_terminal_too(form):
 
 def test_iterations_without_a_score__show_the_last_one(monkeypatch):
     monkeypatch.setattr(progress, "ITERATION_LINE_SECONDS", 0.0)
-    told = [start(), iteration(1, change=0.5), iteration(2, score=-7.25), iteration(3), iteration(4, score=-7.0)]
-    shown = [line for line in lines_of(told) if "iteration" in line]
+    events = [start(), iteration(1, change=0.5), iteration(2, score=-7.25), iteration(3), iteration(4, score=-7.0)]
+    shown = [line for line in lines_of(events) if "iteration" in line]
     assert "score" not in shown[0]
     assert "score -7.2500  " in shown[1]
     assert "score -7.2500 (iteration 2)" in shown[2]
     assert "score -7.0000  " in shown[3]
-    records = [json.loads(line) for line in lines_of(told, form="json")][1:]
+    records = [json.loads(line) for line in lines_of(events, form="json")][1:]
     assert [(record.get("score"), record.get("score_iteration")) for record in records[1:3]] == [(-7.25, 2), (-7.25, 2)]
 
 
 def test_members__show_each_its_own_last_score(monkeypatch):
     monkeypatch.setattr(progress, "ITERATION_LINE_SECONDS", 0.0)
-    told = [start(restarts=2), *(iteration(2, member=m, score=-7.0 - m) for m in (0, 1)), iteration(3, member=1)]
-    assert "score -8.0000 (iteration 2)" in lines_of(told)[-1]
+    events = [start(restarts=2), *(iteration(2, member=m, score=-7.0 - m) for m in (0, 1)), iteration(3, member=1)]
+    assert "score -8.0000 (iteration 2)" in lines_of(events)[-1]
 
 
 def test_the_address_of_the_page__is_next_to_the_dashboards():
@@ -217,15 +217,15 @@ def test_events_that_arrive_late__are_summed_up():
 
 
 def test_events__say_what_they_are_of(small, tmp_path):
-    told = []
-    fit(small[0], tmp_path / "run", iterations=3, sinks=[told.append], **OPTIONS)
+    events = []
+    fit(small[0], tmp_path / "run", iterations=3, sinks=[events.append], **OPTIONS)
     status = RunStatus()
-    for event in told:
+    for event in events:
         status.add(event)
     assert status.start["holds"] == "documents"
     assert (status.fit.iteration, status.planned, status.ended) == (3, 3, "iterations")
     assert status.fit.left(3) is None
-    tokens = [event["tokens"] for event in told if event["event"] == "iteration"]
+    tokens = [event["tokens"] for event in events if event["event"] == "iteration"]
     assert set(tokens) == {status.start["tokens"]}
 
 
@@ -277,20 +277,20 @@ def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
         clock[0] += 0.1
         feed(iteration(number, sweeps={"shards": 2, "total": 0.25}))
     feed({"event": "end", "reason": "iterations"})
-    told = [message["event"]["iteration"] for message in sent if message["event"]["event"] == "iteration"]
-    assert told[-1] == 11
-    assert len(told) < 8
+    sent_iterations = [message["event"]["iteration"] for message in sent if message["event"]["event"] == "iteration"]
+    assert sent_iterations[-1] == 11
+    assert len(sent_iterations) < 8
     assert sent[-1]["totals"]["kernel"] == pytest.approx(5.0)
     assert sent[-1]["totals"]["sweeps"] == 20
 
 
 @given(st.integers(0, 400), st.integers(1, 30), st.integers(1, 60))
 def test_earlier_events__are_thinned_but_scores_remain(count, every, points):
-    told = [iteration(number, **({"score": -6.0} if number % every == 0 else {})) for number in range(1, count + 1)]
+    events = [iteration(number, **({"score": -6.0} if number % every == 0 else {})) for number in range(1, count + 1)]
     sent = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.POINTS", points)
-        Feed(sent.append, "run", lambda: told)(start())
+        Feed(sent.append, "run", lambda: events)(start())
     found = [message["event"] for message in sent[1:]]
     numbers = [record["iteration"] for record in found]
     assert numbers == sorted(set(numbers))

@@ -29,7 +29,7 @@ LAST = {
 }
 
 
-def told(feed):
+def send_events(feed):
     feed({"event": "cluster", "scheduler": "tcp", "workers": 1, "dashboard": None})
     feed(start(holds="documents"))
     feed(iteration(1, score=-6.0, sweeps=SWEEPS))
@@ -43,7 +43,7 @@ def served():
     with cluster, distributed.Client(cluster) as client:
         for _ in range(2):
             client.run_on_scheduler(install)
-        told(Feed(lambda message: client.log_event(TOPIC, message), "/runs/one", list, 0.0))
+        send_events(Feed(lambda message: client.log_event(TOPIC, message), "/runs/one", list, 0.0))
         client.log_event(TOPIC, "nonsense")
         yield f"http://127.0.0.1:{cluster.scheduler.http_server.port}", cluster.scheduler
 
@@ -86,9 +86,9 @@ def test_metrics__are_beside_those_of_dask(served):
 def test_runs__are_remembered_up_to_a_limit(served):
     runs = Runs()
     for number in range(RUNS + 3):
-        told(Feed(lambda message: runs.log_event(TOPIC, message), f"/runs/{number}", list, 0.0))
+        send_events(Feed(lambda message: runs.log_event(TOPIC, message), f"/runs/{number}", list, 0.0))
     assert list(runs.statuses()) == [f"/runs/{number}" for number in range(3, RUNS + 3)]
-    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/5", list, 0.0))
+    send_events(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/5", list, 0.0))
     assert list(runs.statuses())[-1] == "/runs/5"
     assert runs.statuses()["/runs/5"].fit.iteration == 2
 
@@ -117,7 +117,7 @@ def test_the_board__asks_for_metrics_that_exist():
         for name in re.findall(r"collapsium_\w+", target["expr"])
     }
     runs = Runs()
-    told(Feed(lambda message: runs.log_event(TOPIC, message), "one", list, 0.0))
+    send_events(Feed(lambda message: runs.log_event(TOPIC, message), "one", list, 0.0))
     metrics = RunMetrics()
     metrics.sources.add(runs)
     exported = {sample.name for metric in metrics.collect() for sample in metric.samples}
@@ -138,7 +138,7 @@ def test_runs__side_by_side_keep_their_order():
     runs = Runs()
     feeds = [Feed(lambda message: runs.log_event(TOPIC, message), name, list, 0.0) for name in ("/runs/a", "/runs/b")]
     for feed in feeds:
-        told(feed)
+        send_events(feed)
     for number in (3, 4):
         for feed in feeds[::-1]:
             feed(iteration(number, **LAST))
@@ -156,8 +156,8 @@ def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member():
     runs = Runs()
     assert "No run" in content(runs)
     feed = Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0)
-    told(feed)
-    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/b", list, 0.0))
+    send_events(feed)
+    send_events(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/b", list, 0.0))
     page = str(content(runs))
     assert offered(page, "run") == (["", "/runs/b", "/runs/a"], [""])
     assert "the newest: /runs/b" in page
@@ -178,7 +178,7 @@ def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member():
 def test_a_run_whose_driver_died__is_not_reported_as_running(monkeypatch):
     runs, clock = Runs(), [100.0]
     monkeypatch.setattr(plugin, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
-    told(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))
+    send_events(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))
     assert runs.state("/runs/a") == "running"
     clock[0] += 3600.0
     assert runs.state("/runs/a") == "no event for 60 min"

@@ -132,8 +132,8 @@ def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
     fit(small[0], url, restarts=2, **OPTIONS)
     seen = Seen()
     assert follow(url, lambda: seen, idle_timeout=PATIENCE, every=0.01) == "iterations"
-    told = [(event["member"], event["iteration"]) for event in seen if event["event"] == "iteration"]
-    assert sorted(told) == [(member, number) for member in (0, 1) for number in (1, 2, 3, 4)]
+    events = [(event["member"], event["iteration"]) for event in seen if event["event"] == "iteration"]
+    assert sorted(events) == [(member, number) for member in (0, 1) for number in (1, 2, 3, 4)]
     assert seen[-1]["event"] == "end"
     assert "member" not in seen[-1]
 
@@ -189,8 +189,8 @@ def test_watch__prints_plain_lines(small, tmp_path, capsys, monkeypatch):
 
 def test_look__keeps_the_order_of_a_run_that_was_resumed(tmp_path):
     begun, ended = START, {"event": "end", "iteration": 1, "elapsed": 0.5, "reason": "interrupt"}
-    told = [begun, iteration(1), ended, begun, iteration(2)]
-    (tmp_path / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in told))
+    events = [begun, iteration(1), ended, begun, iteration(2)]
+    (tmp_path / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))
     seen = Following(tmp_path)
-    assert seen.look() == (told, False)
+    assert seen.look() == (events, False)
     assert seen.ended == ""

@@ -25,7 +25,7 @@ from collapsium.storage.errors import AbsentError, InputError, MismatchError, Oc
 
 
 @pytest.fixture(scope="module")
-def made(small, tmp_path_factory):
+def run_and_corpus(small, tmp_path_factory):
     """A run whose corpus was removed, and the run that it was copied from."""
     place = tmp_path_factory.mktemp("reporting")
     shutil.copytree(small[0], place / "corpus")
@@ -47,8 +47,8 @@ def parts_of(path):
     )
 
 
-def test_report__needs_neither_corpus_nor_network(made, tmp_path):
-    found = report(made[0], tmp_path / "out.html")
+def test_report__needs_neither_corpus_nor_network(run_and_corpus, tmp_path):
+    found = report(run_and_corpus[0], tmp_path / "out.html")
     text, data, policy, inlined = parts_of(tmp_path / "out.html")
     assert (found.topics, found.notes) == (4, [])
     assert found.examples == len(data["documents"]) > 4
@@ -57,21 +57,21 @@ def test_report__needs_neither_corpus_nor_network(made, tmp_path):
     assert policy.startswith("default-src 'none'")
     assert not re.search(r"(?:src|href)=[\"']?(?:https?:)?//", text)
     assert " style=" not in text
-    for topic, record in zip(topics(made[0], 3), data["topics"], strict=True):
+    for topic, record in zip(topics(run_and_corpus[0], 3), data["topics"], strict=True):
         assert (record["id"], record["share"]) == (topic.id, pytest.approx(topic.share, rel=1e-3))
         assert [data["words"][word] for word in record["top"]] == [word for word, _ in topic.words]
         assert record["examples"][0][1] == max(share for _, share, _ in record["examples"])
 
 
-def test_report__of_a_run_without_a_summary_makes_it_or_says_so(made, small, tmp_path):
-    shutil.copytree(made[0], tmp_path / "run")
+def test_report__of_a_run_without_a_summary_makes_it_or_says_so(run_and_corpus, small, tmp_path):
+    shutil.copytree(run_and_corpus[0], tmp_path / "run")
     (tmp_path / "run/model/summary.json").unlink()
     lacking = report(tmp_path / "run", tmp_path / "lacking.html")
     assert lacking.examples == 0
     assert "none could be made from the corpus" in lacking.notes[0]
-    with_corpus = report(tmp_path / "run", tmp_path / "with.html", corpus=made[1], workers=1)
+    with_corpus = report(tmp_path / "run", tmp_path / "with.html", corpus=run_and_corpus[1], workers=1)
     assert with_corpus.notes == []
-    report(made[0], tmp_path / "whole.html")
+    report(run_and_corpus[0], tmp_path / "whole.html")
     assert parts_of(tmp_path / "with.html")[1] == parts_of(tmp_path / "whole.html")[1]
     with pytest.raises(MismatchError):
         report(tmp_path / "run", tmp_path / "other.html", corpus=small[1])
@@ -122,9 +122,9 @@ def test_classical_scaling__keeps_the_distances_of_points_in_a_plane(seed, count
     assert measure(apart, places, "").stress == pytest.approx(0.0, abs=1e-4)
 
 
-def test_relevant_words__match_all_probabilities(made):
-    model = Model(made[0])
-    found = topics(made[0], 1)
+def test_relevant_words__match_all_probabilities(run_and_corpus):
+    model = Model(run_and_corpus[0])
+    found = topics(run_and_corpus[0], 1)
     ids, share = np.array([topic.id for topic in found]), np.array([topic.share for topic in found])
     phi = np.concatenate(
         [model.family.probabilities(model.rows(n), model.global_state)["word_topic"] for n in range(len(model.blocks))]
@@ -164,24 +164,24 @@ def test_numbers__are_short(value, text):
     assert formatting.number(value) == text
 
 
-def test_plot__draws_the_requested_panels(made, tmp_path, capsys):
-    assert plot(made[0], tmp_path / "a.svg") == ["score", "change", "sizes", "map"]
-    assert plot(made[0], tmp_path / "b.svg") == ["score", "change", "sizes", "map"]
+def test_plot__draws_the_requested_panels(run_and_corpus, tmp_path, capsys):
+    assert plot(run_and_corpus[0], tmp_path / "a.svg") == ["score", "change", "sizes", "map"]
+    assert plot(run_and_corpus[0], tmp_path / "b.svg") == ["score", "change", "sizes", "map"]
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-    assert main(["plot", str(made[0]), str(tmp_path / "c.png"), "--what", "score"]) == 0
+    assert main(["plot", str(run_and_corpus[0]), str(tmp_path / "c.png"), "--what", "score"]) == 0
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
-    assert plot(made[0], tmp_path / "e.svg", what="map") == ["map"]
-    assert plot(made[0], tmp_path / "f.svg", what="sizes,map") == ["sizes", "map"]
+    assert plot(run_and_corpus[0], tmp_path / "e.svg", what="map") == ["map"]
+    assert plot(run_and_corpus[0], tmp_path / "f.svg", what="sizes,map") == ["sizes", "map"]
     for out, what in (("d.gif", None), ("d.svg", ["objective"]), ("d.svg", ["colours"])):
         with pytest.raises(OptionError):
-            plot(made[0], tmp_path / out, what=what)
+            plot(run_and_corpus[0], tmp_path / out, what=what)
     with pytest.raises(OccupiedError):
-        plot(made[0], tmp_path / "a.svg")
+        plot(run_and_corpus[0], tmp_path / "a.svg")
     assert not (tmp_path / "d.svg").exists()
 
 
-def test_export__to_pyldavis_is_what_it_prepares(made, tmp_path):
-    found = export(made[0], tmp_path / "vis.json", to="pyldavis")
+def test_export__to_pyldavis_is_what_it_prepares(run_and_corpus, tmp_path):
+    found = export(run_and_corpus[0], tmp_path / "vis.json", to="pyldavis")
     exported = json.loads((tmp_path / "vis.json").read_text())
     phi, theta = np.array(exported["topic_term_dists"]), np.array(exported["doc_topic_dists"])
     assert phi.shape == (4, len(exported["vocab"])) == (4, len(exported["term_frequency"]))
@@ -191,17 +191,17 @@ def test_export__to_pyldavis_is_what_it_prepares(made, tmp_path):
     assert min(exported["term_frequency"]) > 0
     assert sum(exported["doc_lengths"]) == sum(exported["term_frequency"])
     shares = (theta * np.array(exported["doc_lengths"])[:, None]).sum(axis=0) / sum(exported["doc_lengths"])
-    by_id = sorted(topics(made[0], 1), key=lambda topic: topic.id)
+    by_id = sorted(topics(run_and_corpus[0], 1), key=lambda topic: topic.id)
     assert np.allclose(shares, [topic.share for topic in by_id], atol=0.02)
 
 
-def test_exports__number_topics_by_their_ids_and_hold_those_of_which_some_are_unused(made, tmp_path, capsys):
-    edit(made[0], tmp_path / "fewer", merge=[(0, 1)])
-    for name, run, ids in (("all", made[0], [0, 1, 2, 3]), ("fewer", tmp_path / "fewer", [0, 2, 3])):
+def test_exports__number_topics_by_their_ids_and_hold_those_of_which_some_are_unused(run_and_corpus, tmp_path, capsys):
+    edit(run_and_corpus[0], tmp_path / "fewer", merge=[(0, 1)])
+    for name, run, ids in (("all", run_and_corpus[0], [0, 1, 2, 3]), ("fewer", tmp_path / "fewer", [0, 2, 3])):
         words = {topic.id: topic.names for topic in topics(run, 5)}
         assert main(["export", str(run), str(tmp_path / f"{name}.json"), "--to", "pyldavis"]) == 0
-        said = capsys.readouterr().out
-        assert ("from 0 to 2, without the unused ids" in said) == (name == "fewer")
+        output = capsys.readouterr().out
+        assert ("from 0 to 2, without the unused ids" in output) == (name == "fewer")
         exported = json.loads((tmp_path / f"{name}.json").read_text())
         assert (exported["plot_opts"]["topic_ids"], exported["sort_topics"], exported["start_index"]) == (ids, False, 0)
         phi = np.array(exported["topic_term_dists"])
@@ -209,26 +209,26 @@ def test_exports__number_topics_by_their_ids_and_hold_those_of_which_some_are_un
             assert [exported["vocab"][word] for word in np.argsort(-phi[number], kind="stable")[:5]] == words[topic]
 
 
-def test_export__refuses_options_of_another_format(made, tmp_path):
-    for options, formats in (({"threshold": 0.1}, "csv"), ({"corpus": made[1]}, "csv and anndata")):
+def test_export__refuses_options_of_another_format(run_and_corpus, tmp_path):
+    for options, formats in (({"threshold": 0.1}, "csv"), ({"corpus": run_and_corpus[1]}, "csv and anndata")):
         with pytest.raises(OptionError, match=f"{next(iter(options))}: applies only to `to` {formats}, found pyldavis"):
-            export(made[0], tmp_path / "vis.json", to="pyldavis", **options)
+            export(run_and_corpus[0], tmp_path / "vis.json", to="pyldavis", **options)
 
 
-def test_export__to_csv_says_what_infer_says(made, tmp_path, capsys):
-    assert main(["export", str(made[0]), str(tmp_path / "alone"), "--to", "csv"]) == 0
+def test_export__to_csv_says_what_infer_says(run_and_corpus, tmp_path, capsys):
+    assert main(["export", str(run_and_corpus[0]), str(tmp_path / "alone"), "--to", "csv"]) == 0
     assert "documents.csv has no rows" in capsys.readouterr().out
-    export(made[0], tmp_path / "out", to="csv", corpus=made[1], threshold=0.0, workers=1)
+    export(run_and_corpus[0], tmp_path / "out", to="csv", corpus=run_and_corpus[1], threshold=0.0, workers=1)
     tables = {
         name: list(csv.DictReader((tmp_path / f"out/{name}.csv").open())) for name in ("topics", "words", "documents")
     }
-    listed = topics(made[0], 20)
+    listed = topics(run_and_corpus[0], 20)
     assert [row["words"].split() for row in tables["topics"]] == [topic.names for topic in listed]
     sums = {topic.id: 0.0 for topic in listed}
     for row in tables["words"]:
         sums[int(row["topic"])] += float(row["probability"])
     assert np.allclose(list(sums.values()), 1, atol=1e-5)
-    infer(made[0], made[1], tmp_path / "theta.parquet", threshold=0.0, scheduler="serial")
+    infer(run_and_corpus[0], run_and_corpus[1], tmp_path / "theta.parquet", threshold=0.0, scheduler="serial")
     import pyarrow.parquet as pq
 
     expected = pq.read_table(tmp_path / "theta.parquet").to_pylist()
@@ -241,17 +241,19 @@ def test_export__to_csv_says_what_infer_says(made, tmp_path, capsys):
     )
 
 
-def test_export__refuses_what_it_cannot_do(made, tmp_path):
+def test_export__refuses_what_it_cannot_do(run_and_corpus, tmp_path):
     with pytest.raises(OptionError, match="word2vec"):
-        export(made[0], tmp_path / "out", to="word2vec")
+        export(run_and_corpus[0], tmp_path / "out", to="word2vec")
     assert not (tmp_path / "out").exists()
 
 
-def test_report__has_the_metrics_of_the_topics_with_their_sources(made, tmp_path):
-    report(made[0], tmp_path / "plain.html")
+def test_report__has_the_metrics_of_the_topics_with_their_sources(run_and_corpus, tmp_path):
+    report(run_and_corpus[0], tmp_path / "plain.html")
     section = parts_of(tmp_path / "plain.html")[0].partition('id="metrics"')[2].partition("</section>")[0]
     values = dict(re.findall(r'<th scope="row">([^<]+)</th><td class="n">([^<]+)</td>', section))
-    expected = measure_topics(made[0], metrics=["exclusivity", "diversity", "strict-diversity", "inverted-rbo"])
+    expected = measure_topics(
+        run_and_corpus[0], metrics=["exclusivity", "diversity", "strict-diversity", "inverted-rbo"]
+    )
     assert values == {name: f"{metric.value:.3f}" for name, metric in expected.items()}
     assert "Dieng, Ruiz and Blei (2020)" in section
 

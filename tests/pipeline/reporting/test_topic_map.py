@@ -158,17 +158,17 @@ def test_picture__has_texts_that_do_not_collide(run):
 
 def test_report__says_what_the_map_is(run, tmp_path, capsys):
     assert main(["report", str(run), str(tmp_path / "out.html"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["topics"] == 12
-    assert told["map"]["method"] == MDS
-    assert (told["map"]["near"], told["map"]["among"]) == (2, 4)
+    output = json.loads(capsys.readouterr().out)
+    assert output["topics"] == 12
+    assert output["map"]["method"] == MDS
+    assert (output["map"]["near"], output["map"]["among"]) == (2, 4)
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
-    assert f"stress {told['map']['stress']:.2f}" in page
-    assert f"{told['map']['preserved']:.0%} of the 2 nearest topics of each are among its 4 nearest" in " ".join(
+    assert f"stress {output['map']['stress']:.2f}" in page
+    assert f"{output['map']['preserved']:.0%} of the 2 nearest topics of each are among its 4 nearest" in " ".join(
         page.split()
     )
     shutil.copytree(run, tmp_path / "again")
-    assert report(tmp_path / "again", tmp_path / "again.html").map.preserved == told["map"]["preserved"]
+    assert report(tmp_path / "again", tmp_path / "again.html").map.preserved == output["map"]["preserved"]
 
 
 def test_a_map_of_topics_without_tokens__has_circles_alike():

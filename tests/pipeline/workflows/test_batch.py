@@ -206,21 +206,21 @@ def test_documents_that_arrive_while_a_version_is_unfinished__belong_to_the_next
 
 def test_a_worse_model__is_not_published_and_alarms(job, capsys):
     batch(job)
-    told = job.parent / "told.json"
-    script = f"import sys, pathlib; pathlib.Path({str(told)!r}).write_text(sys.stdin.read())"
+    alarm_file = job.parent / "told.json"
+    script = f"import sys, pathlib; pathlib.Path({str(alarm_file)!r}).write_text(sys.stdin.read())"
     text = JOB + f"[alarm]\ncommand = {json.dumps([sys.executable, '-c', script])}\nworse_by = 0.02\n"
     job.write_text(text.replace("beta = 3.0", "beta = 20000.0").replace('"lda"', '"lda"\nwarm = false'))
     assert main(["batch", str(job), "--quiet", "--json"]) == 3
     found = json.loads(capsys.readouterr().out)
     assert (found["outcome"], found["version"]) == ("alarm", 1)
     assert found["score"] < found["previous_score"] - 0.02
-    alarm = json.loads(told.read_text())
+    alarm = json.loads(alarm_file.read_text())
     assert (alarm["outcome"], alarm["job"]) == ("alarm", str(job))
     assert [version.number for version, _ in versions(job)] == [1]
-    told.unlink()
+    alarm_file.unlink()
     assert main(["batch", str(job), "--quiet"]) == 3  # it stands, and nothing is done again
     assert "ALARM" in capsys.readouterr().out
-    assert not told.exists()
+    assert not alarm_file.exists()
     assert batch(job, accept=True).version == 2
     assert main(["versions", str(job)]) == 0
     assert "* 2" in capsys.readouterr().out

@@ -55,7 +55,7 @@ def test_sizes__are_written_as_on_the_command_line(job):
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("setting", "message"),
     [
         ('min_documents = "3"', "'min_documents': expected a whole number, found '3'"),
         ("stop_words = 3", "'stop_words': expected a list of strings, found 3"),
@@ -66,8 +66,8 @@ def test_sizes__are_written_as_on_the_command_line(job):
         ('max_decompressed = "20 apples"', "'max_decompressed'"),
     ],
 )
-def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, said, told):
-    job.write_text(JOB.replace("shard_tokens = 600", said))
+def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, setting, message):
+    job.write_text(JOB.replace("shard_tokens = 600", setting))
     assert main(["batch", str(job)]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (job.parent / "job").exists()

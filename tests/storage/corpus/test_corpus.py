@@ -131,7 +131,7 @@ def test_segments__keep_their_pairs_for_any_counts_and_are_empty_without_one(lis
 
 
 @pytest.mark.parametrize(
-    ("words", "lengths", "told"),
+    ("words", "lengths", "message"),
     [
         ([0, 1, 0], [[1, 1], [0]], "expected segments with as many pairs as their document"),
         ([0, 1, 0], [[2], None], "expected segments with as many pairs as their document"),
@@ -140,7 +140,7 @@ def test_segments__keep_their_pairs_for_any_counts_and_are_empty_without_one(lis
         ([1, 0, 0], [[1, 0, 1], [0, 1]], ""),
     ],
 )
-def test_segments_that_do_not_match_the_pairs__are_found(tmp_path, words, lengths, told):
+def test_segments_that_do_not_match_the_pairs__are_found(tmp_path, words, lengths, message):
     numbers = np.array(words, dtype=np.int32)
     extras = {"segments": pa.array(lengths, SEGMENTS)}
     with created(Folder(tmp_path / "c")) as folder:
@@ -149,8 +149,8 @@ def test_segments_that_do_not_match_the_pairs__are_found(tmp_path, words, length
         writer.add(Documents(ids, np.array([0, 2, 3]), numbers, ones, extras))
         writer.finish(["p", "q"])
     faults = [fault for fault in corpus_faults(Folder(tmp_path / "c")) if fault]
-    assert told in "".join(faults)
-    assert bool(faults) == bool(told)
+    assert message in "".join(faults)
+    assert bool(faults) == bool(message)
 
 
 @given(bags())

@@ -114,9 +114,9 @@ def test_numbers_of_other_types__are_read_where_they_fit(corpus):
 def test_columns_that_are_twice_missing_or_unknown_to_the_manifest__are_refused(corpus):
     table = table_of(corpus)
     twice = pa.Table.from_arrays([*table.columns, pa.array(["a", "b", "c"])], names=[*table.column_names, "id"])
-    for changed, told in ((twice, "column 'id'"), (table.drop_columns("words"), "column 'words'")):
+    for changed, message in ((twice, "column 'id'"), (table.drop_columns("words"), "column 'words'")):
         rewrite_shard(corpus, changed)
-        with pytest.raises(DamagedError, match=told):
+        with pytest.raises(DamagedError, match=message):
             Corpus(corpus).references[0].documents()
     rewrite_shard(corpus, table)
     rewrite_manifest(corpus, lambda record: record.update(fields={"labels": "x"}))
@@ -157,9 +157,9 @@ def test_file_names_that_no_folder_has__are_refused(corpus, file):
     path.write_text(json.dumps(record))
     with pytest.raises(DamagedError, match="the name"):
         Corpus(corpus)
-    for made in (lambda: Folder("x\0y"), lambda: Corpus("x\ud800")):
+    for open_location in (lambda: Folder("x\0y"), lambda: Corpus("x\ud800")):
         with pytest.raises(AbsentError, match="NUL or half"):
-            made()
+            open_location()
 
 
 def test_documents_of_more_tokens_than_32_bits_count__are_not_written(tmp_path):
@@ -194,8 +194,8 @@ def test_a_corpus_without_documents__is_refused_before_a_fit(tmp_path, family, c
         source = write_corpus(tmp_path / "c", ROWS, 3, segmented=True)
     empty = emptied(source, tmp_path / "empty")
     topics = [] if family in ("hca", "labeled-lda", "ncrp", "gibbs-ncrp", "gibbs-hdp") else ["--topics", "2"]
-    told = main(["fit", str(empty), str(tmp_path / "run"), "--family", family, *topics, "--scheduler", "serial"])
-    assert told == 1
+    code = main(["fit", str(empty), str(tmp_path / "run"), "--family", family, *topics, "--scheduler", "serial"])
+    assert code == 1
     assert "the corpus is empty: expected at least one" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
@@ -231,15 +231,17 @@ def test_a_shard_without_documents__is_no_shard(corpus):
 
 
 def test_the_model__is_kept_if_its_summary_fails(tmp_path, monkeypatch):
-    source, told = write_corpus(tmp_path / "c", [{0: 1, 1: 2}, {1: 1}], 2), []
+    source, events = write_corpus(tmp_path / "c", [{0: 1, 1: 2}, {1: 1}], 2), []
 
     def fails(*_):
         raise TypeError("'NoneType' object is not subscriptable")
 
     monkeypatch.setattr("collapsium.pipeline.engine.save.summary_of", fails)
-    model = fit(source, tmp_path / "run", family="lda", topics=2, iterations=2, scheduler="serial", sinks=[told.append])
+    model = fit(
+        source, tmp_path / "run", family="lda", topics=2, iterations=2, scheduler="serial", sinks=[events.append]
+    )
     assert model.topics
-    assert any("no summary" in event.get("text", "") and "TypeError" in event["text"] for event in told)
+    assert any("no summary" in event.get("text", "") and "TypeError" in event["text"] for event in events)
 
 
 def test_a_title_that_is_a_list__is_a_clear_line(tmp_path, capsys):

@@ -117,11 +117,11 @@ def test_default_shards__equal_shards_of_the_same_tokens(tmp_path):
 
 def test_manifests_of_documents__are_unchanged(tmp_path):
     corpus = Corpus(write_corpus(tmp_path / "c", [{0: 1}, {1: 2}], 2))
-    said = json.loads((tmp_path / "c/manifest.json").read_text())
-    assert said["version"] == 2
-    assert "vectors" not in said
-    assert "vectors_sha256" not in said["shards"][0]
-    assert corpus.manifest.digest == said["sha256"]
+    manifest = json.loads((tmp_path / "c/manifest.json").read_text())
+    assert manifest["version"] == 2
+    assert "vectors" not in manifest
+    assert "vectors_sha256" not in manifest["shards"][0]
+    assert corpus.manifest.digest == manifest["sha256"]
     assert corpus.holds == "documents"
     with pytest.raises(MismatchError, match="expected a corpus of vectors, found one of documents"):
         corpus.references[0].vectors()
@@ -217,8 +217,8 @@ def rewritten(corpus, change):
     (corpus / "manifest.json").write_bytes(dump(record))
 
 
-def said(corpus, **changes):
-    """Change what Zarr says of the array, and make its digest right."""
+def change_manifest(corpus, **changes):
+    """Change Zarr's description of the array, and correct the digest."""
     path = corpus / "vectors.zarr/zarr.json"
     path.write_bytes(json.dumps({**json.loads(path.read_text()), **changes}).encode())
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -245,7 +245,7 @@ def grid(*shape):
     ],
 )
 def test_arrays_that_we_do_not_write__are_refused_though_their_digests_are_right(corpus, changes):
-    said(corpus, **changes)
+    change_manifest(corpus, **changes)
     with pytest.raises(DamagedError, match="vectors.zarr"):
         Corpus(corpus).references[2].load()
 

@@ -117,10 +117,10 @@ def test_arrays_that_others_have_written__are_refused(other):
 
 
 @given(st.binary(max_size=60) | st.sampled_from([b"{}", b"[]", b'{"shape": 3}', b'{"shape": [1e9]}', b"[" * 9999]))
-def test_what_is_no_description__opens_nothing(said):
+def test_what_is_no_description__opens_nothing(description):
     for parse in (parse_metadata, parse_group):
         with pytest.raises(DamagedError):
-            parse(said, "x")
+            parse(description, "x")
 
 
 @pytest.mark.parametrize("data", [bytes(64), b""])
@@ -156,8 +156,8 @@ def test_names_in_folders__are_synced_once_and_before_the_group_has_its_name(tmp
     write_arrays(Folder(tmp_path / "run/g"), {"x": np.ones(3), "y": np.ones((2, 2)), "z": np.array(1.0)})
     before = [name for name, named in synced if not named]
     assert sorted(before) == sorted(set(before))
-    made = {path.parent.relative_to(tmp_path).as_posix() for path in (tmp_path / "run/g").rglob("*")}
-    assert set(before) == {".", *made}
+    folders = {path.parent.relative_to(tmp_path).as_posix() for path in (tmp_path / "run/g").rglob("*")}
+    assert set(before) == {".", *folders}
     assert [name for name, named in synced if named] == ["run"]
 
 

@@ -86,12 +86,12 @@ def test_files__are_written_whole_once_or_again(store):
 
 
 def test_of_many_who_create_a_file__one_succeeds(store):
-    folder, begin, made = Folder(store), threading.Barrier(6), []
+    folder, begin, creators = Folder(store), threading.Barrier(6), []
 
     def create(number):
         begin.wait()
         if folder.create("lock", b"%d" % number):
-            made.append(number)
+            creators.append(number)
 
     threads = [threading.Thread(target=create, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -99,8 +99,8 @@ def test_of_many_who_create_a_file__one_succeeds(store):
     for thread in threads:
         thread.join()
     if store.startswith("s3"):  # in memory, who looks and who writes are not one step
-        assert len(made) == 1
-    assert folder.read("lock") in {b"%d" % number for number in made}
+        assert len(creators) == 1
+    assert folder.read("lock") in {b"%d" % number for number in creators}
 
 
 def test_a_lock__is_held_by_one(store):

@@ -121,7 +121,7 @@ def test_huge_texts__are_cut_in_a_time_that_is_linear(how, text):
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         ("sentence", r"`segments` sentence: there is no such way to cut texts \(did you mean 'sentences'\?\)"),
         ("heading:x", r"did you mean 'headings:REGEX'"),
@@ -133,8 +133,8 @@ def test_huge_texts__are_cut_in_a_time_that_is_linear(how, text):
         ("", "there is no such way"),
     ],
 )
-def test_an_unknown_path__is_reported_with_the_nearest(how, told):
-    with pytest.raises(OptionError, match=told):
+def test_an_unknown_path__is_reported_with_the_nearest(how, message):
+    with pytest.raises(OptionError, match=message):
         cutter_of(how)
 
 

@@ -308,17 +308,17 @@ def test_released_pieces__are_returned_to_the_system(pool, monkeypatch):
     class Piece(mmap.mmap):
         """A piece that can be referred to weakly."""
 
-    made = []
+    allocated = []
 
     def fetch(*args, **flags):
-        made.append(weakref.ref(piece := Piece(*args, **flags)))
+        allocated.append(weakref.ref(piece := Piece(*args, **flags)))
         return piece
 
     monkeypatch.setattr(buffers.mmap, "mmap", fetch)
     arrays = [large(pool) for _ in range(3)]
-    assert all(reference() is not None for reference in made)
+    assert all(reference() is not None for reference in allocated)
     arrays.clear()
-    assert [reference() for reference in made] == [None] * 3
+    assert [reference() for reference in allocated] == [None] * 3
 
 
 # Reserving -----------------------------------------------------------------------------------------------------------

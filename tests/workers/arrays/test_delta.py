@@ -165,15 +165,15 @@ STEP = 2.0**-15  # of a responsibility
 def float_deltas(draw, exact=False, most=12):
     """Changes of rows as sweeps leave them: float32, over some of 20 words; whole steps of few tokens, or any."""
     numbers = np.random.default_rng(draw(st.integers(0, 10**6)))
-    made = []
+    sums = []
     for _ in range(draw(st.integers(1, most))):
         words = np.flatnonzero(numbers.random(20) < draw(st.sampled_from([0.2, 0.8, 1.0]))).astype(np.int32)
         values = numbers.normal(scale=10.0, size=(words.size, 3))
         values = np.round(np.clip(values, -30, 30) / STEP) * STEP if exact else values * 10.0 ** numbers.integers(-6, 6)
         rest = numbers.normal(size=words.size)
         parts = {"word_active": change(values.astype(np.float32), "word", "topic"), "word_rest": change(rest, "word")}
-        made.append(Delta({**parts, "moved": fresh(float(numbers.random()))}, {"word": words}))
-    return made
+        sums.append(Delta({**parts, "moved": fresh(float(numbers.random()))}, {"word": words}))
+    return sums
 
 
 def bits(delta):

@@ -162,8 +162,8 @@ def test_sums__match_all_documents_however_they_are_cut(texts, seed, data):
     for row, values in enumerate(expected_sums(whole, texts, theta, tokens)):
         for name, value in zip(names, values, strict=True):
             assert np.allclose(getattr(whole, name)[row], value)
-    told = whole.tally
-    assert whole.documents.sum() + told.missing + told.unreadable == np.count_nonzero(tokens)
+    tally = whole.tally
+    assert whole.documents.sum() + tally.missing + tally.unreadable == np.count_nonzero(tokens)
 
 
 ZONES = st.sampled_from(["", "Z", "+09:00", "-0800", "+05:30", "+24:00", " UTC"])

@@ -70,8 +70,8 @@ def test_phrases_and_additions__are_of_normal_forms(tmp_path):
 
 def test_workers__do_not_change_the_corpus(tmp_path):
     source = write(tmp_path / "a.jsonl", TEXTS * 20)
-    made = [ingest(source, tmp_path / name, normalise="lemma:en", scheduler=name) for name in ("serial", "threads")]
-    assert made[0] == made[1]
+    corpora = [ingest(source, tmp_path / name, normalise="lemma:en", scheduler=name) for name in ("serial", "threads")]
+    assert corpora[0] == corpora[1]
 
 
 def test_another_version_of_the_library__is_refused(tmp_path, monkeypatch):

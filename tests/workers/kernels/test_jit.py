@@ -124,11 +124,11 @@ print(special.polygammas._compiled.stats.cache_hits.total(), *(float(one.sum()).
 def test_kernels__have_the_same_machine_code_where_other_code_was_compiled_before(tmp_path):
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0"}
     done = subprocess.run([sys.executable, "-c", OTHERS], env=env, capture_output=True, text=True, check=True)
-    made = [np.empty(50) for _ in range(3)]
-    special.polygammas(np.linspace(0.1, 5.0, 50), *made)
+    outputs = [np.empty(50) for _ in range(3)]
+    special.polygammas(np.linspace(0.1, 5.0, 50), *outputs)
     assert done.stdout.split() == [
         "1",
-        *(float(array.sum()).hex() for array in made),
+        *(float(array.sum()).hex() for array in outputs),
     ]  # 1: as a process of its own made it
 
 

@@ -27,7 +27,7 @@ NEW = [
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def ingested(tmp_path_factory):
     place = tmp_path_factory.mktemp("made")
     ingest(
         put_lines(place / "old.jsonl", OLD),
@@ -43,8 +43,8 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def place(made, tmp_path):
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+def place(ingested, tmp_path):
+    shutil.copytree(ingested, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -118,8 +118,8 @@ def test_append__reports_documents_that_the_corpus_has_already(place, grow, caps
     append(place / "c", place / "more.jsonl")
     assert append(place / "c", place / "new.jsonl", grow=grow).shards[: len(first.shards)] == first.shards
     assert main(["append", str(place / "c"), str(place / "new.jsonl"), *options, "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)["append"]
-    assert (said["repeated"], said["documents"]) == (True, 3)
+    output = json.loads(capsys.readouterr().out)["append"]
+    assert (output["repeated"], output["documents"]) == (True, 3)
     assert len(Corpus(place / "c").manifest.shards) == len(first.shards) + 1
 
 

@@ -78,12 +78,16 @@ def test_vectors_that_are_appended__are_read_as_if_they_had_been_ingested_at_onc
     for number, (first, last) in enumerate(zip(bounds, [*bounds[1:], len(values)], strict=True)):
         append(corpus, put_rows(place / f"more{number}.csv", values[first:last], first))
     assert all_of(corpus) == all_of(place / "whole")
-    told, expected = Corpus(corpus).manifest, Corpus(place / "whole").manifest
-    assert (told.documents, told.tokens, told.fields) == (expected.documents, expected.tokens, expected.fields)
-    assert told.vectors.constant == expected.vectors.constant
-    assert told.vocabulary == expected.vocabulary.model_copy(update={"file": told.vocabulary.file})
+    appended, expected = Corpus(corpus).manifest, Corpus(place / "whole").manifest
+    assert (appended.documents, appended.tokens, appended.fields) == (
+        expected.documents,
+        expected.tokens,
+        expected.fields,
+    )
+    assert appended.vectors.constant == expected.vectors.constant
+    assert appended.vocabulary == expected.vocabulary.model_copy(update={"file": appended.vocabulary.file})
     assert verify(corpus).broken == []
-    read = [zarr.open_array(str(corpus / array.file), mode="r")[...] for array in told.vectors.arrays]
+    read = [zarr.open_array(str(corpus / array.file), mode="r")[...] for array in appended.vectors.arrays]
     np.testing.assert_array_equal(np.concatenate(read), values)  # each array is one for other programs too
     shutil.rmtree(place)
 

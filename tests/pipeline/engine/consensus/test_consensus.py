@@ -43,10 +43,10 @@ def assert_same(run, other):
     """Compare two consensuses, their members and their events."""
     for place in ("", "members/000", "members/001", "members/002"):
         assert bits(Model(run / place), SHARDS) == bits(Model(other / place), SHARDS)
-    told = [[event for event in events_of(place) if event["event"] != "notice"] for place in (run, other)]
-    members = [sorted((e for e in events if e["event"] == "member"), key=lambda e: e["member"]) for events in told]
+    recorded = [[event for event in events_of(place) if event["event"] != "notice"] for place in (run, other)]
+    members = [sorted((e for e in events if e["event"] == "member"), key=lambda e: e["member"]) for events in recorded]
     assert members[0] == members[1]
-    rest = [[event for event in events if event["event"] not in ("member", "cluster")] for events in told]
+    rest = [[event for event in events if event["event"] not in ("member", "cluster")] for events in recorded]
     assert rest[0] == rest[1]
 
 
@@ -118,8 +118,8 @@ def test_a_consensus_killed_without_a_word__continues_to_the_same_bits(consensus
     assert_same(run, consensus)
     shutil.rmtree(run / "model")
     shutil.rmtree(run / "checkpoints")
-    told = [event for event in Run(run).events() if event["event"] not in ("end", "iteration")]
-    Run(run).replace_events(told)
+    events = [event for event in Run(run).events() if event["event"] not in ("end", "iteration")]
+    Run(run).replace_events(events)
     resume(run, workers=3)
     assert_same(run, consensus)
 
@@ -132,9 +132,9 @@ def test_a_consensus_without_a_whole_checkpoint__is_joined_again(consensus, tmp_
     Run(run).replace_events([event for event in Run(run).events() if event["event"] != "end"])
     for place in (run / "checkpoints").glob("0*/rows/00000/digests.json"):
         place.write_bytes(place.read_bytes()[:-9])
-    told = []
-    resume(run, sinks=[told.append])
-    assert any("its members are joined again" in event.get("text", "") for event in told)
+    events = []
+    resume(run, sinks=[events.append])
+    assert any("its members are joined again" in event.get("text", "") for event in events)
     assert_same(run, consensus)
 
 

@@ -59,14 +59,14 @@ def test_several_labels__are_sampled_to_the_last_iteration(tmp_path):
     assert model.record.iterations == 4
 
 
-def told(run):
+def notices_of(run):
     return [event for event in Run(run).events() if event["event"] == "notice"]
 
 
 def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
     options = {"family": "lda", "topics": 2, "iterations": 140, "heldout": small[1], "scheduler": "serial"}
     fit(small[0], tmp_path / "whole", **options)
-    (notice,) = told(tmp_path / "whole")
+    (notice,) = notices_of(tmp_path / "whole")
     assert "tolerance auto" in notice["text"]
 
     def stop(event):
@@ -76,8 +76,8 @@ def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", sinks=[stop], **options)
     resumed(tmp_path / "run", scheduler="serial")
-    assert [event["text"] for event in told(tmp_path / "run")] == [notice["text"]]
-    assert told(tmp_path / "run")[0]["iteration"] == notice["iteration"]
+    assert [event["text"] for event in notices_of(tmp_path / "run")] == [notice["text"]]
+    assert notices_of(tmp_path / "run")[0]["iteration"] == notice["iteration"]
 
 
 @pytest.mark.parametrize("more", [{}, {"stop_on": "score"}])
@@ -86,7 +86,7 @@ def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(sma
     whole = fit(small[0], tmp_path / "whole", scheduler="serial", **options)
     assert 60 <= whole.record.iterations < 400
     assert Run(tmp_path / "whole").events()[-1]["reason"] == "tolerance"
-    assert told(tmp_path / "whole") == []
+    assert notices_of(tmp_path / "whole") == []
 
     def stop(event):
         if event["event"] == "iteration" and event["iteration"] == 37:

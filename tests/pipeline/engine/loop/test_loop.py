@@ -16,7 +16,7 @@ from collapsium.workers import tasks
 
 
 class Writing:
-    """Writes down what would be added, instead of adding it: a sum is a tuple."""
+    """Records the terms of each sum as a tuple instead of adding them."""
 
     def __init__(self):
         self.added = 0

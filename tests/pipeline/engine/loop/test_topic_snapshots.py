@@ -57,7 +57,7 @@ def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_p
 @pytest.mark.parametrize("took", [0.001, 1.0])
 @pytest.mark.parametrize("second", [0.0, 1.0, 40.0])
 def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, monkeypatch, took, second):
-    """However long an iteration lasts, and whatever it takes to look for words."""
+    """This holds however long iterations and the fetching of words take."""
     clock, counter = [100.0], itertools.count(0.0, took)
 
     class Time:

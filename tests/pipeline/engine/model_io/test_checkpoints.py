@@ -44,8 +44,8 @@ def stop_at(iteration, kind=KeyboardInterrupt):
 
 
 def events_of(run):
-    told = [event for event in Run(run).events() if event["event"] != "back"]
-    return [{name: value for name, value in event.items() if name not in TIMES} for event in told]
+    events = [event for event in Run(run).events() if event["event"] != "back"]
+    return [{name: value for name, value in event.items() if name not in TIMES} for event in events]
 
 
 def stopped(small, place, iteration=5, **options):
@@ -151,9 +151,9 @@ def test_damaged_events__stop_no_resume_and_are_restored(small, tmp_path, whole,
     if copied or damage == "tail":
         assert events_of(run) == events_of(whole)
     else:
-        told = [event["iteration"] for event in Run(run).events() if event["event"] == "iteration"]
-        assert told[-1] == OPTIONS["iterations"]
-        assert set(range(latest + 1, OPTIONS["iterations"] + 1)) <= set(told)
+        iterations = [event["iteration"] for event in Run(run).events() if event["event"] == "iteration"]
+        assert iterations[-1] == OPTIONS["iterations"]
+        assert set(range(latest + 1, OPTIONS["iterations"] + 1)) <= set(iterations)
     assert any("events.jsonl" in text for text in notices) or damage == "tail"
     assert not verify(run).broken or not copied
 
@@ -365,14 +365,14 @@ def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
         try:
             found = bits(resume(run, scheduler="serial", sinks=[notices.append]), 2)
             assert found == expected, name
-            said = [event["text"] for event in notices if event["event"] == "notice"]
+            texts = [event["text"] for event in notices if event["event"] == "notice"]
             unread = name.name in ("journal.jsonl", "events.jsonl") or "00000002" in name.parts  # the older one
-            assert unread or any(name.name in text for text in said), name
+            assert unread or any(name.name in text for text in texts), name
             outcomes["went on"] += 1
         except CollapsiumError as error:
-            said, outcomes["said so"] = str(error), outcomes["said so"] + 1
-            if name.name not in said or (kept == 2 and name.name != "run.json"):
-                pytest.fail(f"{name}: {said}")
+            texts, outcomes["said so"] = str(error), outcomes["said so"] + 1
+            if name.name not in texts or (kept == 2 and name.name != "run.json"):
+                pytest.fail(f"{name}: {texts}")
     assert outcomes["went on"] > 20 or kept == 1
     assert outcomes["said so"] > 2 or kept == 2
 

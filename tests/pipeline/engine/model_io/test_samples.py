@@ -27,7 +27,7 @@ def sampled(request, small, tmp_path_factory):
 
 
 def arrays(model):
-    """The bits of a model, but for a summary of its documents, which samples have none of."""
+    """Return the bits of a model without its summary of documents, which samples do not have."""
     return [(name, value) for name, value in bits(model, SHARDS) if name != SUMMARY]
 
 

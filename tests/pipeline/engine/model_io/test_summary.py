@@ -65,13 +65,13 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
         raise AbsentError("the corpus is gone")
 
     monkeypatch.setattr("collapsium.pipeline.engine.save.summary_of", gone)
-    told = []
+    events = []
     model = fit(
-        small[0], tmp_path / "run", family="lda", topics=3, iterations=1, scheduler="serial", sinks=[told.append]
+        small[0], tmp_path / "run", family="lda", topics=3, iterations=1, scheduler="serial", sinks=[events.append]
     )
     assert read_summary(model.folder, model.record) is None
-    assert any("no summary of its documents: the corpus is gone" in event.get("text", "") for event in told)
-    assert told[-1]["event"] == "end"
+    assert any("no summary of its documents: the corpus is gone" in event.get("text", "") for event in events)
+    assert events[-1]["event"] == "end"
     assert not verify(tmp_path / "run").broken
 
 

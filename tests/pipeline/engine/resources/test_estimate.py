@@ -367,22 +367,22 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
     corpus = Corpus(small[0])
     manifest = corpus.manifest
     summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
-    said = make_family(family, make_options(family, options)).footprint(summary)
+    footprint = make_family(family, make_options(family, options)).footprint(summary)
     problem = problem_of(small[0], family, options, executor=Recording())
     overhead = 16  # bytes a word, a shard: what does not grow with topics is left out in places
     for state, _ in Fit(problem, Limits(iterations=8)):
         rows = arrays_of(state.blocks[0].value.rows)
         kept = sum(values.nbytes for values in rows.values())
         shown = sum(values.nbytes for name, values in rows.items() if not name.startswith("block_"))
-        assert 0 <= kept - said.rows * summary.words <= overhead * summary.words
-        assert 0 <= shown - said.shown * summary.words <= overhead * summary.words
+        assert 0 <= kept - footprint.rows * summary.words <= overhead * summary.words
+        assert 0 <= shown - footprint.shown * summary.words <= overhead * summary.words
         local = sum(values.nbytes for swept in state.swept for values in arrays_of(swept.value.local).values())
-        most = said.pair * summary.pairs + said.document * summary.documents
+        most = footprint.pair * summary.pairs + footprint.document * summary.documents
         assert local <= most + overhead * len(state.swept)
     assert len(problem.executor.deltas) == 9 * len(problem.shards)
     for delta in problem.executor.deltas:
         by_word = sum(part.values.nbytes for part in delta.with_dim("word").parts.values())
-        assert 0 <= by_word - said.delta * delta.ids["word"].size <= overhead * delta.ids["word"].size
+        assert 0 <= by_word - footprint.delta * delta.ids["word"].size <= overhead * delta.ids["word"].size
     if "pair_topic" in arrays_of(state.swept[0].value.local):
         assert local == most
 
@@ -420,13 +420,13 @@ def test_estimate__plans_for_a_corpus_on_disk(small):
 
 @pytest.mark.parametrize("scheduler", ["threads", "serial", "local"])
 def test_fit__refuses_before_anything_runs(small, tmp_path, scheduler):
-    told = []
+    events = []
     with pytest.raises(CapacityError) as raised:
         fit(small[0], tmp_path / "run", family="lda", topics=3, memory=10_000_000, scheduler=scheduler,
-            scratch=str(tmp_path / "scratch"), workers=2, sinks=[told.append])  # fmt: skip
+            scratch=str(tmp_path / "scratch"), workers=2, sinks=[events.append])  # fmt: skip
     table = estimate(small[0], family="lda", topics=3, memory=10_000_000, scheduler=scheduler, workers=2).table()
     assert str(raised.value).partition("\n")[2] == table
-    assert told == []  # no cluster was started
+    assert events == []  # no cluster was started
     assert list(tmp_path.iterdir()) == []
 
 
@@ -557,7 +557,7 @@ def test_fit__suggests_local_sweeps_once_where_workers_wait_for_the_exchange():
     log = SimpleNamespace(target=None, notice=notices.append)
     session = SimpleNamespace(request=SimpleNamespace(own_samples=()), log=log, processors=None)
     executor = SimpleNamespace(workers=4, homes=4)
-    for wait, said in (
+    for wait, message in (
         (0.01, []),
         (2.5, ["`local_sweeps` 3 would balance them"]),
         (99.0, ["4 worker processes alone"]),
@@ -569,6 +569,6 @@ def test_fit__suggests_local_sweeps_once_where_workers_wait_for_the_exchange():
             run._suggest_local_sweeps(
                 Progress(iteration, 0.0, None, None, {}, seconds, sweeps={"total": 4.0}), executor
             )
-        assert len(notices) == len(said)
-        assert all(text in notice for text, notice in zip(said, notices, strict=True))
+        assert len(notices) == len(message)
+        assert all(text in notice for text, notice in zip(message, notices, strict=True))
         notices.clear()

@@ -306,9 +306,9 @@ def test_config_file__is_read_and_checked(tmp_path):
         read_config(str(tmp_path / "none.toml"), "lda")
 
 
-@pytest.mark.parametrize("said", ["alpha,beta", ["alpha", "beta"], ("alpha", "beta")])
-def test_names__are_lists_or_have_commas_between(said):
-    assert make_options("lda", {"topics": 2, "learn": said}).learn == ("alpha", "beta")
+@pytest.mark.parametrize("written", ["alpha,beta", ["alpha", "beta"], ("alpha", "beta")])
+def test_names__are_lists_or_have_commas_between(written):
+    assert make_options("lda", {"topics": 2, "learn": written}).learn == ("alpha", "beta")
     with pytest.raises(OptionError, match="learn: "):
         make_options("lda", {"topics": 2, "learn": "alpha,gamma"})
 

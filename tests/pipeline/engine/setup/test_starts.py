@@ -420,7 +420,7 @@ def _array_bytes(arg):
 
 @pytest.mark.parametrize("kind", ["quick-clusters", "clusters", "documents", "tree"])
 def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_shard(tmp_path, kind):
-    """A worker holds its tasks with all that travels with them, so that copies would add up to the number of shards."""
+    """A worker holds its tasks with their arguments, so copies would add up over the shards."""
     generator = np.random.default_rng(1)
     rows = [Counter(generator.integers(200, size=40).tolist()) for _ in range(120)]
     sent = {}

@@ -109,12 +109,12 @@ def test_topics_beyond_the_source__begin_empty(planted, sources, kind):
 
 @pytest.mark.parametrize("family", ["lda", "hdp", "vb-lda", "gibbs-lda"])
 def test_of_more_topics__the_largest_are_taken(planted, sources, tmp_path, family):
-    said = []
+    events = []
     options = {"family": family, "topics": 2, "beta": 3.0, "iterations": 1, "warm": sources["hdp"]}
-    model = fit(planted[0], tmp_path / "run", sinks=[said.append], **options)
+    model = fit(planted[0], tmp_path / "run", sinks=[events.append], **options)
     assert arrays_of(model.rows(0))["word_topic"].sum() == pytest.approx(Corpus(planted[0]).manifest.tokens, rel=1e-4)
     source = topics(sources["hdp"])
-    (text,) = [event["text"] for event in said if event["event"] == "notice"]
+    (text,) = [event["text"] for event in events if event["event"] == "notice"]
     share = sum(topic.share for topic in source[:2])
     assert f"the 2 largest of 3 topics of {sources['hdp']}/model ({share:.1%} of its tokens)" in text
     (known,) = {reference.topics for reference in warm_references(WarmSource.of(sources["hdp"]), Corpus(planted[0]), 2)}

@@ -25,18 +25,18 @@ def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
         members = [place / "members/000", place / "members/001"]
         scores = [evaluate(member, heldout=small[1]).score for member in members]
         if row["family"] == "lda":
-            told = [
+            events = [
                 [event for event in Run(member).events() if event["event"] == "iteration"][-1] for member in members
             ]
-            assert row["scores"] == [event["score"] for event in told]
+            assert row["scores"] == [event["score"] for event in events]
             assert (row["samples"], row["objective"]) == (0, None)
         else:
             assert len(list((members[0] / "members").iterdir())) == row["samples"] == 2
-            told = [
+            events = [
                 [event for event in Run(member).events() if event["event"] == "iteration"][-1] for member in members
             ]
-            assert row["objective"] == statistics.fmean(event["objective"] for event in told)
-            assert row["objective_error"] == pytest.approx(np.std([event["objective"] for event in told]))
+            assert row["objective"] == statistics.fmean(event["objective"] for event in events)
+            assert row["objective_error"] == pytest.approx(np.std([event["objective"] for event in events]))
         np.testing.assert_allclose(row["scores"], scores, rtol=1e-6)
         assert row["score"] == pytest.approx(np.mean(scores), rel=1e-6)
         assert row["score_error"] == pytest.approx(abs(scores[0] - scores[1]) / 2, rel=1e-3)

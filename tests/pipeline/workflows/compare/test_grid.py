@@ -69,7 +69,7 @@ def test_lists_that_vary__are_values():
 
 
 @pytest.mark.parametrize(
-    ("vary", "said"),
+    ("vary", "message"),
     [
         ("eta", "expected OPTION=V,V"),
         ("eta=", "expected OPTION=V,V"),
@@ -84,12 +84,12 @@ def test_lists_that_vary__are_values():
         ("scaling=a/b,a?b", "--vary"),
     ],
 )
-def test_wrong_values__are_refused(vary, said):
+def test_wrong_values__are_refused(vary, message):
     with pytest.raises(OptionError) as caught:
         cells_of(
             asked(("hdsp",), topics=(4,), settings={"hdsp": {"alpha": 0.1}}, vary=parse_settings([vary], "--vary")), 1
         )
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_settings__are_read_by_family_and_option():
@@ -121,7 +121,7 @@ def test_other_texts__are_evaluated_never(text):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"families": ("ldaa",)}, "unknown family 'ldaa' (did you mean 'lda'?)"),
         ({"families": ()}, "families: expected one or more"),
@@ -168,7 +168,7 @@ def test_other_texts__are_evaluated_never(text):
     ],
     ids=str,
 )
-def test_options__are_refused_before_anything_is_made(small, tmp_path, options, said):
-    with pytest.raises(OptionError, match=re.escape(said)):
+def test_options__are_refused_before_anything_is_made(small, tmp_path, options, message):
+    with pytest.raises(OptionError, match=re.escape(message)):
         compare(small[0], tmp_path / "out", **{"families": ("lda",), "topics": (2,), "iterations": 2, **options})
     assert not (tmp_path / "out").exists()

@@ -47,7 +47,7 @@ def test_a_stopped_comparison__continues_to_the_same_table(small, compared, tmp_
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"topics": (2,)}, "--topics: the comparison in .* was begun with 2,3, found 2;"),
         ({"families": ("lda",), "settings": {}}, "--families: .* was begun with lda,gibbs-lda, found lda"),
@@ -65,9 +65,9 @@ def test_a_stopped_comparison__continues_to_the_same_table(small, compared, tmp_
     ],
     ids=str,
 )
-def test_other_options__are_refused_by_name(small, compared, changed, said):
+def test_other_options__are_refused_by_name(small, compared, changed, message):
     options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID, **changed}
-    with pytest.raises(OptionError, match=said):
+    with pytest.raises(OptionError, match=message):
         compare(small[0], compared.folder, **options)
 
 
@@ -139,7 +139,7 @@ def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "message"),
     [
         ({"scheduler": "bogus"}, "scheduler: "),
         ({"workers": 0}, "workers: "),
@@ -149,9 +149,9 @@ def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
     ],
     ids=str,
 )
-def test_where_nothing_can_be_fitted__nothing_is_left(small, tmp_path, monkeypatch, where, said):
+def test_where_nothing_can_be_fitted__nothing_is_left(small, tmp_path, monkeypatch, where, message):
     monkeypatch.setitem(dask_cluster.SETTINGS, "distributed.comm.timeouts.connect", "1s")
-    with pytest.raises(CollapsiumError, match=re.escape(said)):
+    with pytest.raises(CollapsiumError, match=re.escape(message)):
         compare(small[0], tmp_path / "out", families=("lda",), topics=(2,), restarts=1, iterations=2, **where)
     assert not (tmp_path / "out").exists()
 

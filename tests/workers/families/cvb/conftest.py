@@ -58,9 +58,9 @@ def whole(planted, tmp_path_factory, early):
     """A serial run in which moves were accepted."""
     out = tmp_path_factory.mktemp("whole") / "run"
     fit(planted[0], out, heldout=planted[1], scheduler="serial", **FIT)
-    told = iterations_of(out)
-    assert told[-1]["merges"] > 0
-    assert told[-1]["deletes"] > 0
+    iterations = iterations_of(out)
+    assert iterations[-1]["merges"] > 0
+    assert iterations[-1]["deletes"] > 0
     return out
 
 

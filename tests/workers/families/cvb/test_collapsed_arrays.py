@@ -35,19 +35,19 @@ def check(global_state):
 
 
 def test_distinct_topics__are_sound():
-    made = state()
-    check(made)
-    check(replace(made, moves=None))
+    documents = state()
+    check(documents)
+    check(replace(documents, moves=None))
 
 
 def test_topics_that_occur_twice__are_refused():
     """A kernel would index by the second of them what is only filled for the first."""
-    made = state()
+    documents = state()
     with pytest.raises(DamagedError, match="expected each topic once in 'stick_order'"):
-        check(replace(made, stick_order=np.array([1, 1, 2])))
-    moves = replace(made.moves, delete_candidates=np.array([0, 0]))
+        check(replace(documents, stick_order=np.array([1, 1, 2])))
+    moves = replace(documents.moves, delete_candidates=np.array([0, 0]))
     with pytest.raises(DamagedError, match="expected each topic once in 'delete_candidates'"):
-        check(replace(made, moves=moves))
+        check(replace(documents, moves=moves))
 
 
 def test_half_of_the_moves__is_refused():

@@ -66,10 +66,10 @@ def gathered(shard, before, change, age=4):
         shard, before, [(chunk.active.topics, np.diff(chunk.active.offsets)) for chunk in changed], same=False
     )
     for chunk in changed:
-        made = after.allocate(chunk)
-        for values, given_ in zip(made[1:], chunk.state[1:], strict=True):
+        allocated = after.allocate(chunk)
+        for values, given_ in zip(allocated[1:], chunk.state[1:], strict=True):
             values[:] = given_
-        after.add(replace(chunk, state=ActiveState(*made)))
+        after.add(replace(chunk, state=ActiveState(*allocated)))
     return after.finish(age)
 
 
@@ -131,12 +131,12 @@ def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_dis
         lists = [(chunk.active.topics, np.diff(chunk.active.offsets)) for chunk in document_chunks(state.shard, before)]
         after = LocalStateBuilder(state.shard, before, [] if same else lists, same=same)
         for chunk in document_chunks(state.shard, before):
-            made = after.allocate(chunk)
-            for name, values, old in zip(module.SWEPT_ARRAYS, made[1:4], chunk.state[1:4], strict=True):
+            allocated = after.allocate(chunk)
+            for name, values, old in zip(module.SWEPT_ARRAYS, allocated[1:4], chunk.state[1:4], strict=True):
                 assert (values.dtype, values.shape) == (old.dtype, old.shape)
                 values[:] = expected[name][done[name] : done[name] + values.size]
                 done[name] += values.size
-            after.add(replace(chunk, state=ActiveState(*made)))
+            after.add(replace(chunk, state=ActiveState(*allocated)))
         found = after.finish(4)
     assert isinstance(found, SpillFiles) == on_disk
     check_equal(found, expected)

@@ -123,9 +123,9 @@ def word_cells(rows, b):
     return found
 
 
-def topic_cells(global_state, told, total):
+def topic_cells(global_state, sums, total):
     """The kernel's E[log xi_k] and F[log G(B + n_k) / G(B)]."""
-    moments, absent = updates.moved_moments(global_state, told), updates.moved_log_absent(global_state, told)
+    moments, absent = updates.moved_moments(global_state, sums), updates.moved_log_absent(global_state, sums)
     log_xi, rising = collapsed.topic_totals(moments, absent, total)
     return {"log_xi": log_xi, "topic_rising": rising}
 
@@ -202,7 +202,7 @@ def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
     assert bound_at(mixed, shard, q, folded.sums) >= bound_at(global_state, shard, q, folded.sums) - 1e-6
 
 
-def bound_at(global_state, shard, q, told):
+def bound_at(global_state, shard, q, sums):
     """The terms of the bound that alpha, gamma and pi are in, for given responsibilities."""
     a, concentration = global_state.alpha_geometric * global_state.pi_geometric, global_state.alpha
     rising = sum(
@@ -210,4 +210,4 @@ def bound_at(global_state, shard, q, told):
         for i, j in itertools.pairwise(shard.offsets)
         if j > i
     )
-    return rising + log_eta(shard.lengths, concentration)[1] - divergence(global_state, told)
+    return rising + log_eta(shard.lengths, concentration)[1] - divergence(global_state, sums)

@@ -22,11 +22,11 @@ def kinds(theta):
 def kinds_small(tmp_path_factory):
     """A training and a held-out corpus of 60 documents in 5 shards, with a label each."""
     place = tmp_path_factory.mktemp("kinds")
-    made = []
+    models = []
     for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
         rows, theta = planted(seed)
-        made.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=kinds(theta))))
-    yield tuple(made)
+        models.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=kinds(theta))))
+    yield tuple(models)
     shutil.rmtree(place, ignore_errors=True)
 
 

@@ -31,8 +31,8 @@ def test_planted_topics__are_what_is_left(tmp_path, seed):
     options = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
     fit(train, tmp_path / "true", topics=3, **{**options, "split_merge_moves": False})
     fit(train, tmp_path / "many", topics=30, **options)
-    told = iterations_of(tmp_path / "many")[-1]
-    assert told["topics_99"] == 3
+    iterations = iterations_of(tmp_path / "many")[-1]
+    assert iterations["topics_99"] == 3
     assert scores_of(tmp_path / "many")[-1] > scores_of(tmp_path / "true")[-1] - 0.01
 
 

@@ -85,8 +85,8 @@ def stopped(planted, out, number):
 
 
 def test_figures__tell_of_topics_and_moves(whole, planted, tmp_path):
-    told = iterations_of(whole)
-    for before, after in zip(told, told[1:], strict=False):
+    iterations = iterations_of(whole)
+    for before, after in zip(iterations, iterations[1:], strict=False):
         pending = after["topics"] + after["merges"] + after["deletes"] - after["splits"] - OPTIONS["topics"]
         assert pending >= 0  # halves, until they are judged
         assert after["splits"] >= before["splits"]

@@ -51,10 +51,10 @@ class Chain:
         self.z = local.token_topic
 
     def _update(self, delta):
-        told = Delta({"topic": change(delta["word_topic"].sum(axis=0, dtype=np.int64), "topic")}, delta.ids)
-        told = delta.without_dim("word") + Delta(told.parts, {"topic": delta.ids["topic"]})
+        sums = Delta({"topic": change(delta["word_topic"].sum(axis=0, dtype=np.int64), "topic")}, delta.ids)
+        sums = delta.without_dim("word") + Delta(sums.parts, {"topic": delta.ids["topic"]})
         at = replace(self.stream, purpose="update", iteration=self.iteration)
-        self.global_state = self.family.update(self.global_state, told, at)
+        self.global_state = self.family.update(self.global_state, sums, at)
 
 
 def tokens_of(shard):

@@ -35,11 +35,11 @@ def swept(family, options, count):
     block = fitted.initial_rows(WORDS, global_state)
     local, delta = fitted.start(shard, block, global_state, stream)
     for iteration in range(count + 1):
-        block, told = fitted.fold(block, delta.with_dim("word"), global_state)
-        told = delta.without_dim("word") + told
+        block, sums = fitted.fold(block, delta.with_dim("word"), global_state)
+        sums = delta.without_dim("word") + sums
         if iteration:
-            yield local, fitted.objective(global_state, told)["objective"]
-        global_state = fitted.update(global_state, told, stream)
+            yield local, fitted.objective(global_state, sums)["objective"]
+        global_state = fitted.update(global_state, sums, stream)
         local, delta = fitted.sweep(
             shard, local, block, global_state, replace(stream, purpose="sweep", iteration=iteration)
         )

@@ -69,12 +69,12 @@ def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
     expected = {f"{name} {number}" for name in ("topic 0", "topic 1", "topic 2", "(background)") for number in (1, 2)}
     assert {topic.title for topic in topics(tmp_path / "run")} == expected
     assert main(["topics", str(tmp_path / "run"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert {topic["title"] for topic in told} == expected
+    output = json.loads(capsys.readouterr().out)
+    assert {topic["title"] for topic in output} == expected
     assert main(["topics", str(tmp_path / "run"), "--words", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert all(
-        f"{topic['title']}: {topic['words'][0]['word']} " in line for topic, line in zip(told, lines, strict=True)
+        f"{topic['title']}: {topic['words'][0]['word']} " in line for topic, line in zip(output, lines, strict=True)
     )
 
 

@@ -73,14 +73,14 @@ def test_objective__never_falls_but_where_nodes_went(tmp_path, name, form, depth
     corpus = corpus_of(tmp_path, CORPORA[name])
     for nodes in (depth, 9):
         _, found = states(corpus, "hca", {"form": form, "depth": depth, "max_nodes": nodes}, 25)
-        told = [progress.figures for _, progress in found if progress.iteration > 0]
-        assert all(np.isfinite(record["objective"]) for record in told)
-        for before, after in pairwise(told):
+        figures = [progress.figures for _, progress in found if progress.iteration > 0]
+        assert all(np.isfinite(record["objective"]) for record in figures)
+        for before, after in pairwise(figures):
             allowed = 1e-7 * abs(before["objective"])
             if not after["pruned"] + after["merged"]:
                 assert after["objective"] >= before["objective"] - allowed
-        assert told[-1]["nodes"] <= nodes
-        assert told[-1]["noise"] > 0.0
+        assert figures[-1]["nodes"] <= nodes
+        assert figures[-1]["noise"] > 0.0
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -89,20 +89,20 @@ def test_objective__never_falls_whatever_the_seed(tmp_path, form, seed):
     corpus = corpus_of(tmp_path, drawn(seed, 90, 4))
     options = {"form": form, "depth": 3, "max_nodes": 14, "compare": False, "merge": 1.0, "prune": 0.0}
     _, found = states(corpus, "hca", options, 40)
-    told = [progress.figures["objective"] for _, progress in found if progress.iteration > 0]
-    for before, after in pairwise(told):
+    objectives = [progress.figures["objective"] for _, progress in found if progress.iteration > 0]
+    for before, after in pairwise(objectives):
         assert after >= before - 1e-9 * abs(before)
-    assert told[-1] > told[0]
+    assert objectives[-1] > objectives[0]
 
 
 def swept_bound(problem, state, global_state):
     """The bound of a sweep made with other globals than a state's."""
-    told = Delta()
+    sums = Delta()
     for shard, swept in zip(problem.shards, state.swept, strict=True):
         rows = state.blocks[0].value.rows
-        told += problem.family.sweep(shard.value, swept.value.local, rows, global_state, problem.stream)[1]
-    told += problem.family.fold(state.blocks[0].value.rows, told.with_dim("word"), global_state)[1]
-    return problem.family.objective(global_state, told)["objective"], told.read(TreeSums)
+        sums += problem.family.sweep(shard.value, swept.value.local, rows, global_state, problem.stream)[1]
+    sums += problem.family.fold(state.blocks[0].value.rows, sums.with_dim("word"), global_state)[1]
+    return problem.family.objective(global_state, sums)["objective"], sums.read(TreeSums)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -117,17 +117,17 @@ def test_nodes_at_the_prior__leave_the_bound_as_it_is(tmp_path, form, depth):
         global_state = state.global_state
         upcoming = global_state.next_sweep.upcoming.tree
         inner = [int(c) for c in upcoming.columns if upcoming.levels[c] < depth - 1]
-        before, told = swept_bound(problem, state, global_state)
+        before, sums = swept_bound(problem, state, global_state)
         for end in inner:
             moves = Moves(upcoming).grown([end])
             if not moves.counts["grown"]:
                 continue
             grown = with_moves(problem, state, moves, config)
             after, of_grown = swept_bound(problem, state, grown)
-            new = [column for column, made in moves.sources.items() if not made]
+            new = [column for column, sources in moves.sources.items() if not sources]
             assert after == pytest.approx(before, rel=1e-9)
             assert of_grown.ends[new].sum() > 0.0  # what the end had is theirs, in part
-            assert of_grown.ends.sum() == pytest.approx(told.ends.sum(), rel=1e-12)
+            assert of_grown.ends.sum() == pytest.approx(sums.ends.sum(), rel=1e-12)
             seen.append(of_grown.ends[new].sum())
     assert max(seen) > 1e-6 or form == "factorised"
 
@@ -137,7 +137,7 @@ def with_moves(problem, state, moves, config):
     global_state, following = state.global_state, state.global_state.next_sweep
     from collapsium.workers.families.ncrp import prior as nested
 
-    columns = [column for column, made in moves.sources.items() if not made]
+    columns = [column for column, sources in moves.sources.items() if not sources]
     loadings = following.next_loadings.loadings
     gram, solve, spread = (np.array(values) for values in (loadings.gram, loadings.solve, loadings.spread))
     gram[columns], gram[:, columns], solve[:, columns] = 0.0, 0.0, 0.0
@@ -196,9 +196,9 @@ def test_shards__do_not_change_what_is_found(tmp_path, form):
     """Sums are fresh totals, and what begins is picked by address."""
     values, found, shapes = drawn(13, 84), [], []
     for shards in (1, 3, 7):
-        _, made = states(corpus_of(tmp_path, values, shards), "hca", {"form": form, "depth": 3, "max_nodes": 10}, 15)
-        found.append(made[-1][1].figures["objective"])
-        shapes.append(made[-1][0].global_state.fitted.node_parent.tolist())
+        _, final = states(corpus_of(tmp_path, values, shards), "hca", {"form": form, "depth": 3, "max_nodes": 10}, 15)
+        found.append(final[-1][1].figures["objective"])
+        shapes.append(final[-1][0].global_state.fitted.node_parent.tolist())
     assert found == pytest.approx([found[0]] * 3, rel=1e-6)
     assert shapes == [shapes[0]] * 3
 
@@ -210,11 +210,11 @@ def test_blocks_of_columns__are_the_same_fit(tmp_path):
 
 
 def test_scratch_files__hold_the_same_bits(corpus, tmp_path):
-    made = []
+    models = []
     for scratch in (None, str(tmp_path / "scratch")):
         problem = problem_of(corpus, "hca", {"form": "factorised", "max_nodes": 7}, scratch=scratch)
-        made.append([state_bits(state) for state, _ in Fit(problem, Limits(iterations=6))])
-    assert made[0] == made[1]
+        models.append([state_bits(state) for state, _ in Fit(problem, Limits(iterations=6))])
+    assert models[0] == models[1]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -235,11 +235,11 @@ def test_local_states__grow_with_vectors_and_depth_alone(tmp_path, form):
 
 def test_vectors_that_begin_clusters__do_not_depend_on_their_order(tmp_path):
     values = drawn(16, 50)
-    made = []
+    models = []
     for name, order in (("as", np.arange(50)), ("is", np.random.default_rng(0).permutation(50))):
         corpus = write_vectors(tmp_path / name, values[order], 60)
-        made.append(states(corpus, "hca", {"max_nodes": 7}, 10)[1][-1][1].figures["objective"])
-    assert made[1] == pytest.approx(made[0], rel=1e-6)
+        models.append(states(corpus, "hca", {"max_nodes": 7}, 10)[1][-1][1].figures["objective"])
+    assert models[1] == pytest.approx(models[0], rel=1e-6)
 
 
 # Models --------------------------------------------------------------------------------------------------------------
@@ -254,21 +254,21 @@ def best_by_hand(model, values):
     from scipy import stats
 
     global_state = model.global_state
-    tree, made = global_state.fitted.tree, loadings_of(model)
+    tree, loadings = global_state.fitted.tree, loadings_of(model)
     tau, words = global_state.next_sweep.tau, values.shape[1]
     full = [c for c in tree.columns if tree.levels[c] == tree.depth - 1]
     scores, factors = np.zeros((len(values), len(full))), np.zeros((len(values), len(full), tree.depth))
     for place, end in enumerate(full):
         path = tree.path(end)
-        matrix = made[:, path]
+        matrix = loadings[:, path]
         loose = np.eye(tree.depth) + tau * words * np.diag(
             global_state.loadings.spread[path]
         )  # what s adds to x's precision
         cover = np.eye(words) / tau + matrix @ np.linalg.inv(loose) @ matrix.T
-        scores[:, place] = stats.multivariate_normal(made[:, -1], cover).logpdf(values)
+        scores[:, place] = stats.multivariate_normal(loadings[:, -1], cover).logpdf(values)
         scores[:, place] += global_state.fitted.end_log[end] - 0.5 * np.linalg.slogdet(loose)[1]
         inverse = np.linalg.inv(loose + tau * matrix.T @ matrix)
-        factors[:, place] = tau * (values - made[:, -1]) @ matrix @ inverse
+        factors[:, place] = tau * (values - loadings[:, -1]) @ matrix @ inverse
     best = scores.argmax(axis=1)
     return np.array(full)[best], factors[np.arange(len(values)), best]
 
@@ -279,9 +279,9 @@ def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, 
     values = drawn(11, 97)[67:]
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     best, _ = best_by_hand(model, values)
-    made, tree, total = loadings_of(model), model.global_state.fitted.tree, 0.0
+    loadings, tree, total = loadings_of(model), model.global_state.fitted.tree, 0.0
     for value, end in zip(values, best, strict=True):
-        w, mean = made[:, tree.path(end)], made[:, -1]
+        w, mean = loadings[:, tree.path(end)], loadings[:, -1]
         total += ((value - mean - w @ np.linalg.lstsq(w, value - mean, rcond=None)[0]) ** 2).sum()
     found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
     assert found.reconstruction_error == pytest.approx(total / len(values), rel=1e-8)
@@ -310,12 +310,12 @@ def test_infer__gives_paths_and_factors(tmp_path, corpus, form):
 
 def test_topics__are_a_tree_of_signed_loadings(tmp_path, corpus, capsys):
     model = fitted(corpus, tmp_path / "run", 15, depth=3)
-    made, tree = loadings_of(model), model.global_state.fitted.tree
+    model_loadings, tree = loadings_of(model), model.global_state.fitted.tree
     listed = topics(tmp_path / "run", words=3)
     assert sorted(topic.id for topic in listed) == sorted(tree.columns.tolist())
     assert sum(topic.share for topic in listed) == pytest.approx(1.0)
     for topic in listed:
-        loadings = made[:, topic.id]
+        loadings = model_loadings[:, topic.id]
         assert (topic.level, topic.parent) == (tree.levels[topic.id], None if topic.id == 0 else tree.parents[topic.id])
         assert [value for _, value in topic.words] == pytest.approx(
             loadings[np.argsort(-np.abs(loadings), kind="stable")[:3]]

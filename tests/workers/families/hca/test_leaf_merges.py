@@ -14,18 +14,18 @@ from tests.chains import PRIOR, chained, spanned
 def test_pooled__puts_chains_together_that_span_the_same(seed, leaves, twice, depth):
     generator = np.random.default_rng(seed)
     apart = list(generator.normal(scale=3.0, size=(leaves, depth, 30)))
-    made = chained(seed, [*apart, *apart[:twice]], chain_vectors=100)
-    moves, after = pooled(made.tree, made.sums, made.found, made.ends, PRIOR, 1.0)
+    chains = chained(seed, [*apart, *apart[:twice]], chain_vectors=100)
+    moves, after = pooled(chains.tree, chains.sums, chains.found, chains.ends, PRIOR, 1.0)
     left = own_nodes(moves.tree)
     assert len(left) == leaves
-    assert moves.counts["merged"] == (len(own_nodes(made.tree)) - leaves) * depth
-    assert after.sum() == pytest.approx(made.ends.sum())
+    assert moves.counts["merged"] == (len(own_nodes(chains.tree)) - leaves) * depth
+    assert after.sum() == pytest.approx(chains.ends.sum())
     assert after[moves.tree.levels < 0].sum() == 0.0
-    by_node = made.made @ np.linalg.inv(made.found.solve)
+    by_node = chains.loadings @ np.linalg.inv(chains.found.solve)
     brought = np.where(np.append(moves.tree.levels >= 0, True), by_node, 0.0)
     for node, weights in moves.sources.items():
         brought[:, node] = sum(weight * by_node[:, source] for source, weight in weights)
-    now = brought @ fitted(made.sums.moved(moves), PRIOR, made.found.tau).solve
+    now = brought @ fitted(chains.sums.moved(moves), PRIOR, chains.found.tau).solve
     for direction in apart:
         theirs = spanned(direction.T, slice(None))
         cosines = [np.linalg.svd(spanned(now, nodes).T @ theirs, compute_uv=False)[-1] for nodes in left]
@@ -34,16 +34,16 @@ def test_pooled__puts_chains_together_that_span_the_same(seed, leaves, twice, de
 
 def test_pooled__drops_chains_without_vectors():
     generator = np.random.default_rng(3)
-    made = chained(3, list(generator.normal(scale=3.0, size=(3, 2, 20))), 20)
-    ends = np.array(made.ends)
-    ends[own_nodes(made.tree)[1, -1]] = 0.1
-    moves, _ = pooled(made.tree, made.sums, made.found, ends, PRIOR, 1.0)
-    np.testing.assert_array_equal(own_nodes(moves.tree), own_nodes(made.tree)[[0, 2]])
+    chains = chained(3, list(generator.normal(scale=3.0, size=(3, 2, 20))), 20)
+    ends = np.array(chains.ends)
+    ends[own_nodes(chains.tree)[1, -1]] = 0.1
+    moves, _ = pooled(chains.tree, chains.sums, chains.found, ends, PRIOR, 1.0)
+    np.testing.assert_array_equal(own_nodes(moves.tree), own_nodes(chains.tree)[[0, 2]])
     assert moves.counts["pruned"] == 2
 
 
 def test_pooled__leaves_a_single_chain_as_it_is():
-    made = chained(4, list(np.random.default_rng(4).normal(scale=3.0, size=(1, 2, 10))), 10)
-    moves, after = pooled(made.tree, made.sums, made.found, made.ends, PRIOR, 1.0)
-    assert moves.tree is made.tree
-    np.testing.assert_array_equal(after, made.ends)
+    chains = chained(4, list(np.random.default_rng(4).normal(scale=3.0, size=(1, 2, 10))), 10)
+    moves, after = pooled(chains.tree, chains.sums, chains.found, chains.ends, PRIOR, 1.0)
+    assert moves.tree is chains.tree
+    np.testing.assert_array_equal(after, chains.ends)

@@ -95,9 +95,9 @@ def test_fitted__is_where_updates_of_one_node_at_a_time_end(seed, count, words, 
     for _ in range(200):  # tau comes to rest over the iterations of a fit
         found = fitted(vectors.sums(), prior, found.tau)
     mean, spread, a, b = vectors.climbed(prior)
-    made = found.solve.T @ vectors.x.T @ vectors.t
-    np.testing.assert_allclose(made, mean, rtol=1e-5, atol=1e-6 * np.abs(mean).max())
-    np.testing.assert_allclose(found.gram, made @ made.T, rtol=1e-8, atol=1e-10 * np.abs(found.gram).max())
+    solved = found.solve.T @ vectors.x.T @ vectors.t
+    np.testing.assert_allclose(solved, mean, rtol=1e-5, atol=1e-6 * np.abs(mean).max())
+    np.testing.assert_allclose(found.gram, solved @ solved.T, rtol=1e-8, atol=1e-10 * np.abs(found.gram).max())
     np.testing.assert_allclose(found.spread, spread, rtol=1e-6)
     assert (found.shape, found.rate) == (pytest.approx(a), pytest.approx(b, rel=1e-6))
 

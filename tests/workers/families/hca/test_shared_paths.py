@@ -27,31 +27,39 @@ def shared_directions(seed, branching, leaves, words=30, depth=3):
 @pytest.mark.parametrize("seed", range(3))
 def test_joined__finds_what_leaves_share_however_chains_are_turned(seed, branching, leaf_count):
     directions, groups = shared_directions(seed, branching, leaf_count)
-    made = chained(seed, directions)
-    moves, after = chains.joined(made.tree, made.sums, made.found, made.ends, [1, groups.size, groups.size], PRIOR, 1.0)
+    chain_model = chained(seed, directions)
+    moves, after = chains.joined(
+        chain_model.tree,
+        chain_model.sums,
+        chain_model.found,
+        chain_model.ends,
+        [1, groups.size, groups.size],
+        PRIOR,
+        1.0,
+    )
     leaves = np.flatnonzero(moves.tree.levels == 2)
-    np.testing.assert_array_equal(leaves, np.flatnonzero(made.tree.levels == 3))
+    np.testing.assert_array_equal(leaves, np.flatnonzero(chain_model.tree.levels == 3))
     above = moves.tree.parents[leaves]
     for leaf in range(groups.size):
         np.testing.assert_array_equal(above == above[leaf], groups == groups[leaf])
-    np.testing.assert_array_equal(after[leaves], made.ends[leaves])
-    assert after.sum() == pytest.approx(made.ends.sum())
+    np.testing.assert_array_equal(after[leaves], chain_model.ends[leaves])
+    assert after.sum() == pytest.approx(chain_model.ends.sum())
 
 
 @given(st.integers(0, 1000), st.integers(1, 3), st.integers(1, 2))
 def test_joined__takes_up_what_chains_explain(seed, branching, leaves):
     """Paths of the tree span what the chains of their leaves did."""
     directions, _ = shared_directions(seed, branching, leaves)
-    made = chained(seed, directions, chain_vectors=60)
+    chain_model = chained(seed, directions, chain_vectors=60)
     sizes = [1, len(directions), len(directions)]
-    moves, _ = chains.joined(made.tree, made.sums, made.found, made.ends, sizes, PRIOR, 1.0)
-    by_node = made.made @ np.linalg.inv(made.found.solve)
+    moves, _ = chains.joined(chain_model.tree, chain_model.sums, chain_model.found, chain_model.ends, sizes, PRIOR, 1.0)
+    by_node = chain_model.loadings @ np.linalg.inv(chain_model.found.solve)
     brought = np.zeros(by_node.shape)
     for node in moves.tree.columns:
         for source, weight in moves.sources[int(node)]:
             brought[:, node] += weight * by_node[:, source]
     brought[:, -1] = by_node[:, -1]
-    now = brought @ fitted(made.sums.moved(moves), PRIOR, made.found.tau).solve
+    now = brought @ fitted(chain_model.sums.moved(moves), PRIOR, chain_model.found.tau).solve
     for leaf, direction in zip(np.flatnonzero(moves.tree.levels == 2), directions, strict=True):
         ours, theirs = spanned(now, moves.tree.path(int(leaf))), spanned(direction.T, slice(None))
         assert np.linalg.svd(ours.T @ theirs, compute_uv=False)[-1] > 0.99
@@ -61,12 +69,14 @@ def test_joined__takes_up_what_chains_explain(seed, branching, leaves):
 def test_joined__has_at_most_the_allowed_nodes(seed, leaves, most):
     depth = len(most) + 2
     directions, _ = shared_directions(seed, leaves, 1, 12, depth)
-    made = chained(seed, directions, 12, chain_vectors=30)
+    chain_model = chained(seed, directions, 12, chain_vectors=30)
     sizes = [1, *np.minimum(np.cumsum(most), leaves).tolist(), leaves]
-    moves, after = chains.joined(made.tree, made.sums, made.found, made.ends, sizes, PRIOR, 1.0)
+    moves, after = chains.joined(
+        chain_model.tree, chain_model.sums, chain_model.found, chain_model.ends, sizes, PRIOR, 1.0
+    )
     for level, size in enumerate(sizes):
         assert 1 <= (moves.tree.levels == level).sum() <= size
-    assert moves.counts["merged"] == made.tree.columns.size - moves.tree.columns.size
+    assert moves.counts["merged"] == chain_model.tree.columns.size - moves.tree.columns.size
     assert (moves.tree.parents[moves.tree.columns[1:]] >= 0).all()
     assert after[moves.tree.levels < 0].sum() == 0.0
 
@@ -74,11 +84,13 @@ def test_joined__has_at_most_the_allowed_nodes(seed, leaves, most):
 def judged(model, truth):
     """Leaves below each branch with 1% of the vectors or more, and the cosine of each true node's nearest."""
     ours, passes = model.global_state.fitted.tree, model.global_state.masses.node_passes
-    made, drawn = model.rows(0).loadings(model.global_state), truth.rows(0).word_node
+    loadings, drawn = model.rows(0).loadings(model.global_state), truth.rows(0).word_node
     present = passes >= 0.01 * passes[0]
     shape = sorted(int(present[ours.children(node)].sum()) for node in ours.children(0) if present[node])
     true = truth.global_state.fitted.tree
-    cosine = np.abs(made.T @ drawn) / np.outer(np.linalg.norm(made, axis=0) + 1e-300, np.linalg.norm(drawn, axis=0))
+    cosine = np.abs(loadings.T @ drawn) / np.outer(
+        np.linalg.norm(loadings, axis=0) + 1e-300, np.linalg.norm(drawn, axis=0)
+    )
     near = [cosine[:-1][present & (ours.levels == true.levels[node]), node].max() for node in true.columns]
     return shape, min(near)
 

@@ -29,7 +29,7 @@ def planted(tmp_path_factory):
     return place / "c"
 
 
-def told_of(corpus, iterations, **options):
+def fitted_with_figures(corpus, iterations, **options):
     _, found = states(corpus, "hca", options, iterations)
     return found, [progress.figures for _, progress in found if progress.iteration > 0]
 
@@ -42,14 +42,14 @@ def trials(found):
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
 def test_splits__raise_the_bound_and_never_lower_it(planted, form):
     options = {"depth": 3, "max_nodes": 13, "form": form}
-    plain, without = told_of(planted, 30, split=False, **options)
-    found, told = told_of(planted, 30, **options)
+    plain, without = fitted_with_figures(planted, 30, split=False, **options)
+    found, figures = fitted_with_figures(planted, 30, **options)
     assert trials(found) > 0
     assert trials(plain) == 0
-    assert sum(record["grown"] for record in told) > 0
-    assert told[-1]["objective"] > without[-1]["objective"] + 10.0
-    assert max(record["nodes"] for record in told) <= 13
-    for before, after in pairwise(told):
+    assert sum(record["grown"] for record in figures) > 0
+    assert figures[-1]["objective"] > without[-1]["objective"] + 10.0
+    assert max(record["nodes"] for record in figures) <= 13
+    for before, after in pairwise(figures):
         went = after["pruned"] + after["merged"] and not after["grown"]  # a split takes a merge with it
         assert went or after["objective"] >= before["objective"] - 1e-7 * abs(before["objective"])
 
@@ -58,10 +58,10 @@ def test_splits__raise_the_bound_and_never_lower_it(planted, form):
 def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch):
     monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13, "form": form, **QUIET}
-    plain, without = told_of(planted, 24, split=False, **options)
-    found, told = told_of(planted, 24, **options)
+    plain, without = fitted_with_figures(planted, 24, split=False, **options)
+    found, figures = fitted_with_figures(planted, 24, **options)
     assert trials(found) > 1
-    assert [record["objective"] for record in told] == [record["objective"] for record in without]
+    assert [record["objective"] for record in figures] == [record["objective"] for record in without]
     for ours, theirs in zip(found[-1][0].swept, plain[-1][0].swept, strict=True):
         local = ours.value.local.to_arrays()
         for name, values in theirs.value.local.to_arrays().items():
@@ -78,7 +78,7 @@ def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(p
     if not kept:
         monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13}
-    found, _ = told_of(planted, 24, **options)
+    found, _ = fitted_with_figures(planted, 24, **options)
     on_trial = [state.iteration for state, _ in found if state.global_state.splits.trial_left]
     assert on_trial
     settings = {"family": "hca", "iterations": 24, "scheduler": "serial", **options}

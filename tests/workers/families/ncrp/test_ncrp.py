@@ -242,8 +242,8 @@ def test_shards__change_nothing_but_rounding(tmp_path, options):
     for number, shards in enumerate((1, 3, 7)):
         corpus = write_corpus(tmp_path / str(number), rows, 30, shard_tokens=tokens // shards + 1)
         assert len(Corpus(corpus).manifest.shards) == pytest.approx(shards, abs=1)
-        _, told = states(corpus, "ncrp", options, 15)
-        found.append([progress.figures["objective"] for _, progress in told if "objective" in progress.figures])
+        _, final = states(corpus, "ncrp", options, 15)
+        found.append([progress.figures["objective"] for _, progress in final if "objective" in progress.figures])
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=1e-6)
 
@@ -283,8 +283,8 @@ def test_leaves__leave_room_for_the_levels_above_them():
     for depth in range(2, 9):
         for most in (depth, depth + 1, 50):
             config = make_options("ncrp", {"depth": depth, "max_nodes": most, "leaves": 40})
-            made = Ncrp(config).initialise(Summary(60, 30, 1000), Stream(0))
-            assert 1 <= made.initialisation.max_seeds <= most - 1 - (depth - 2)
+            state = Ncrp(config).initialise(Summary(60, 30, 1000), Stream(0))
+            assert 1 <= state.initialisation.max_seeds <= most - 1 - (depth - 2)
 
 
 @pytest.mark.parametrize(

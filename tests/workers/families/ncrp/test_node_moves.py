@@ -19,8 +19,8 @@ def require_consistent(moves, before):
     assert (tree.parents[tree.parents[nodes[1:]]] != FREE).all()
     assert set(tree.columns) == set(nodes)  # levels say that all reach the root, within the depth
     assert set(moves.sources) <= set(nodes.tolist())
-    for made in moves.sources.values():
-        assert all(before.levels[source] >= 0 for source, _ in made)
+    for sources in moves.sources.values():
+        assert all(before.levels[source] >= 0 for source, _ in sources)
     for node in nodes:
         assert before.levels[node] >= 0 or int(node) in moves.sources
     table = moves.move_table()
@@ -74,7 +74,7 @@ def test_grown__adds_as_many_whole_paths_as_fit(tree, picks):
     ends = [int(tree.columns[pick % tree.columns.size]) for pick in picks]
     moves = Moves(tree).grown(ends)
     require_consistent(moves, tree)
-    new = [column for column, made in moves.sources.items() if not made]
+    new = [column for column, sources in moves.sources.items() if not sources]
     assert moves.counts["grown"] == len(new) == moves.tree.columns.size - tree.columns.size
     np.testing.assert_array_equal(moves.tree.parents[tree.columns], tree.parents[tree.columns])
     room, expected = int((tree.parents == FREE).sum()), []

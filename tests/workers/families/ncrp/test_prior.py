@@ -168,7 +168,7 @@ def test_nesting__nodes_at_the_prior_change_nothing(tree, seed, gamma, factorise
     tree, ends, passes = Tree(wide, tree.depth), np.pad(ends, (0, 2 * tree.depth)), np.pad(passes, (0, 2 * tree.depth))
     inner = [int(node) for node in tree.columns if tree.levels[node] < tree.depth - 1]
     moves = Moves(tree).grown(data.draw(st.lists(st.sampled_from(inner), min_size=1, max_size=3)))
-    new = [column for column, made in moves.sources.items() if not made]
+    new = [column for column, sources in moves.sources.items() if not sources]
     assert new
     found = nested.sticks(tree, passes, ends, gamma)
     ranks = found.rank.copy()

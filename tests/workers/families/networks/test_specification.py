@@ -66,19 +66,19 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_networks__are_clear_errors(name):
-    network, said = BAD[name]
+    network, message = BAD[name]
     with pytest.raises(OptionError) as found:
         make_options("dirichlet-network", {"topics": 3, "network": network})
-    assert said in str(found.value)
+    assert message in str(found.value)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [("sectoin", "did you mean 'section'"), ("corpus", "over documents or segm")]
+    ("words", "message"), [("sectoin", "did you mean 'section'"), ("corpus", "over documents or segm")]
 )
-def test_words_from__must_be_a_kind_below(words, said):
+def test_words_from__must_be_a_kind_below(words, message):
     with pytest.raises(OptionError, match="words_from: expected") as found:
         make_options("dirichlet-network", {"topics": 3, "network": TOML, "words_from": words})
-    assert said in str(found.value)
+    assert message in str(found.value)
 
 
 def test_networks__are_the_same_from_a_file_from_text_and_as_a_mapping(tmp_path):

@@ -100,24 +100,24 @@ class Fit:
             self.model.start(shard, None, self.global_state, stream)
             for shard, stream in zip(shards_, streams, strict=True)
         ]
-        self.locals, self.told = [local for local, _ in begun], None
+        self.locals, self.sums = [local for local, _ in begun], None
         self.fold(total(delta for _, delta in begun))
 
     def fold(self, delta):
         self.before = self.global_state
-        self.block, told = self.model.fold(self.block, delta, self.global_state)
-        self.told = delta.without_dim("word") + told
-        self.global_state = self.model.update(self.global_state, self.told, Stream(0))
+        self.block, sums = self.model.fold(self.block, delta, self.global_state)
+        self.sums = delta.without_dim("word") + sums
+        self.global_state = self.model.update(self.global_state, self.sums, Stream(0))
 
     def sweep(self):
-        """One more; return the bound, None while LDA is at the beginning."""
+        """Sweep once; return the bound, None during the initial sweeps of LDA."""
         rows = [self.block.of_words(shard.words, complete=False) for shard in self.shards]
         self.swept = self.global_state, self.block, self.locals
         inputs = zip(self.shards, self.locals, rows, strict=True)
         found = [self.model.sweep(*parts, self.global_state, Stream(0)) for parts in inputs]
         self.locals = [local for local, _ in found]
         self.fold(total(delta for _, delta in found))
-        return self.model.objective(self.before, self.told).get("objective")
+        return self.model.objective(self.before, self.sums).get("objective")
 
 
 def known(draw_seed, documents, labels, numbers):
@@ -147,10 +147,10 @@ def fits(draw):
     if draw(st.booleans()):
         options.update(learn=[], gamma=2.5, alpha=1.5)
     shard = type(shard)(shard.number, shard.offsets, shard.words, shard.position, shard.counts, labels)
-    made = Fit([shard], int(shard.words.max(initial=0)) + 2, table, **options)
+    fitted = Fit([shard], int(shard.words.max(initial=0)) + 2, table, **options)
     for _ in range(options["lda_sweeps"] + draw(st.integers(0, 3))):
-        made.sweep()
-    return made
+        fitted.sweep()
+    return fitted
 
 
 def written_out(fit_):
@@ -191,23 +191,23 @@ def written_out(fit_):
 
 
 @given(fits())
-def test_objective__is_the_bound_written_out(made):
-    bound = made.sweep()
-    assert bound == pytest.approx(written_out(made), rel=1e-6, abs=1e-4)
+def test_objective__is_the_bound_written_out(fitted):
+    bound = fitted.sweep()
+    assert bound == pytest.approx(written_out(fitted), rel=1e-6, abs=1e-4)
 
 
 @given(fits())
-def test_objective__never_falls(made):
-    bounds = [made.sweep() for _ in range(6)]
+def test_objective__never_falls(fitted):
+    bounds = [fitted.sweep() for _ in range(6)]
     for before, after in zip(bounds, bounds[1:], strict=False):
         assert after >= before - 1e-7 * abs(before)
 
 
 @given(fits())
-def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
+def test_gradient_of_the_sticks__agrees_with_finite_differences(fitted):
     """q(pi) and xi at their best for each g_k."""
-    made.sweep()
-    global_state, local = made.before, made.locals[0]
+    fitted.sweep()
+    global_state, local = fitted.before, fitted.locals[0]
     labels = labels_of(local, global_state)
     counts = local.document_topic.astype("f8")
 
@@ -223,7 +223,7 @@ def test_gradient_of_the_sticks__agrees_with_finite_differences(made):
             found += document_counts.sum() * np.log(u) if u else 0.0
         return found
 
-    sums, present = made.told.read(HdspSums), made.told.ids.get("label")
+    sums, present = fitted.sums.read(HdspSums), fitted.sums.ids.get("label")
     prior, found = global_state.prior, gradient(global_state, sums, present)
     scale = 1.0 + sums.tables / prior  # what the gradient is a difference of
     for topic in range(prior.size):
@@ -284,21 +284,23 @@ def test_covariates_that_the_scaling_does_not_use__are_reported_or_refused(tmp_p
     frame.to_json(tmp_path / "x.jsonl", orient="records", lines=True)
     ingest(tmp_path / "x.jsonl", tmp_path / "c", labels="kind", covariates="stars", scheduler="serial")
     corpus = Corpus(tmp_path / "c")
-    said = [missing_inputs(corpus, "hdsp", make_options("hdsp", {"topics": 2, **options})) for options in (
+    notices = [missing_inputs(corpus, "hdsp", make_options("hdsp", {"topics": 2, **options})) for options in (
         {}, {"scaling": "linear"}, {"scaling": "linear", "covariates": "stars"}
     )]  # fmt: skip
-    assert [len(lines) for lines in said] == [1, 1, 1]
-    assert "(labels, stars), the model uses labels; 'hdsp' uses covariates with scaling = linear and cov" in said[0][0]
-    assert said[2][0].endswith("of the documents' fields (labels, stars), the model uses labels, stars")
+    assert [len(lines) for lines in notices] == [1, 1, 1]
+    assert (
+        "(labels, stars), the model uses labels; 'hdsp' uses covariates with scaling = linear and cov" in notices[0][0]
+    )
+    assert notices[2][0].endswith("of the documents' fields (labels, stars), the model uses labels, stars")
 
 
 def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
-    for options, said in (
+    for options, message in (
         ({"labels": ["labl"]}, r"`labels` labl: .* no such field \(did you mean 'label'\?\)"),
         ({"covariates": ["stars"]}, "linear"),
         ({"covariates": ["stars"], "scaling": "linear"}, "`covariates` stars: .* no such field"),
     ):
-        with pytest.raises(OptionError, match=said):
+        with pytest.raises(OptionError, match=message):
             fit(labelled, tmp_path / "run", family="hdsp", topics=3, **options)
         assert not (tmp_path / "run").exists()
 

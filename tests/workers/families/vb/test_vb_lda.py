@@ -130,18 +130,18 @@ def iterated(parts, locals_, iterations, words, even=0, block=None, **options):
     model, locals_ = model_of(topics, **options), [replace(local, even_sweeps_left=even) for local in locals_]
     if block is None:
         first = [counted(part, local.document_topic) for part, local in zip(parts, locals_, strict=True)]
-        block, told = model.fold(model.initial_rows(words, global_state), total(first), global_state)
-        global_state = model.update(global_state, told, Stream(0))
+        block, sums = model.fold(model.initial_rows(words, global_state), total(first), global_state)
+        global_state = model.update(global_state, sums, Stream(0))
     else:
         block, global_state = block
     for _ in range(iterations):
         rows = [block.of_words(part.words, complete=False) for part in parts]
         swept = [model.sweep(p, l, r, global_state, Stream(0)) for p, l, r in zip(parts, locals_, rows, strict=True)]  # noqa: E741
         locals_, delta = [local for local, _ in swept], total([delta for _, delta in swept])
-        block, told = model.fold(block, delta, global_state)
-        told = delta.without_dim("word") + told
-        bounds.append(model.objective(global_state, told)["objective"])
-        global_state = model.update(global_state, told, Stream(0))
+        block, sums = model.fold(block, delta, global_state)
+        sums = delta.without_dim("word") + sums
+        bounds.append(model.objective(global_state, sums)["objective"])
+        global_state = model.update(global_state, sums, Stream(0))
     return block, global_state, locals_, bounds
 
 
@@ -213,8 +213,8 @@ def test_sweeps__match_scikit_learn(iterations, close):
     global_state = global_state_of(topics, words, **options)
     model, counts_ = model_of(topics, **options), {"word_topic": fresh(begun - 0.1, "word", "topic")}
     delta = Delta(counts_, {"word": np.arange(words)})
-    block, told = model.fold(model.initial_rows(words, global_state), delta, global_state)
-    global_state = model.update(global_state, told, Stream(0))
+    block, sums = model.fold(model.initial_rows(words, global_state), delta, global_state)
+    global_state = model.update(global_state, sums, Stream(0))
     local, _ = start(shard, topics)
     block, global_state, locals_, _ = iterated([shard], [local], iterations, words, 9, (block, global_state), **options)
     np.testing.assert_allclose(block.block_topic.T + 0.1, peer.components_, rtol=close, atol=10 * close)

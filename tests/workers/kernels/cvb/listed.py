@@ -74,15 +74,17 @@ class Listed:
         listed, rest = naive.word_counts(self.shape, *self.pair_arrays, *self.where)
         listed += np.floor(extra * self.noise.random(self.shape) * UNIT) / UNIT
         rest += np.floor(extra * self.noise.random(rest.size) * UNIT) / UNIT
-        made = {"active": listed.astype(np.float32), "rest": rest, "even": 0.4}
-        made.update(a=self.noise.uniform(0.1, 2.0, self.topics), b=self.noise.uniform(0.1, 1.0, rest.size))
-        made["weight"] = made["a"] / self.noise.uniform(20.0, 40.0, self.topics)
-        row_topic = listed + naive_background.parts(listed, rest, made["even"], made["weight"])
-        made["totals"] = row_topic.sum(axis=0) + 20.0
-        made["ratio"] = made["a"] / made["totals"]
-        spread = naive_background.spread(made["active"], rest, made["even"], made["b"], made["weight"], made["ratio"])
-        made.update(row_topic=in_steps(spread[0]).astype(np.float32), background=spread[1].astype(np.float32))
-        return made
+        filled = {"active": listed.astype(np.float32), "rest": rest, "even": 0.4}
+        filled.update(a=self.noise.uniform(0.1, 2.0, self.topics), b=self.noise.uniform(0.1, 1.0, rest.size))
+        filled["weight"] = filled["a"] / self.noise.uniform(20.0, 40.0, self.topics)
+        row_topic = listed + naive_background.parts(listed, rest, filled["even"], filled["weight"])
+        filled["totals"] = row_topic.sum(axis=0) + 20.0
+        filled["ratio"] = filled["a"] / filled["totals"]
+        spread = naive_background.spread(
+            filled["active"], rest, filled["even"], filled["b"], filled["weight"], filled["ratio"]
+        )
+        filled.update(row_topic=in_steps(spread[0]).astype(np.float32), background=spread[1].astype(np.float32))
+        return filled
 
 
 @st.composite

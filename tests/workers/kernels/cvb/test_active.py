@@ -37,8 +37,8 @@ def test_initialise__equals_its_twin_and_counts_every_token(state):
     noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
     listed, rest = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
-    made = ActiveState(state.starts, share, *counts)
-    warm_start.initialise(state.pairs, state.active, noise, made, RowChanges(listed, rest))
+    active_state = ActiveState(state.starts, share, *counts)
+    warm_start.initialise(state.pairs, state.active, noise, active_state, RowChanges(listed, rest))
     assert difference(share, naive.initialise(state.shard.offsets, state.lists, noise)) <= 1
     begun = replace(state, share=share)
     for found, exact in zip(counts, begun.counts, strict=True):
@@ -269,8 +269,8 @@ def test_sweep__adds_separate_pseudo_counts_to_the_counts_of_their_words(state, 
     counts = tuple(np.full_like(array, np.nan) for array in state.counts)
     swept = sweep_rows(rows["row_topic"], whole["background"])._replace(seed_place=place, seed_counts=seeds[words])
     running, share = RunningCounts(whole["totals"].copy(), whole["ratio"], swept), np.full_like(state.share, 77)
-    made = ActiveState(state.starts, share, *counts)
-    active.sweep_active(state.pairs, state.active, state.sparse, priors_of(rows), np.ones(2), running, made)
+    active_state = ActiveState(state.starts, share, *counts)
+    active.sweep_active(state.pairs, state.active, state.sparse, priors_of(rows), np.ones(2), running, active_state)
     steps = 2 if strength < 100.0 else 40  # S_w less the active topics is rounded beside large pseudo-counts
     assert difference(share, run_twin(state, whole)[0]) <= steps or strength > 100.0
     new = replace(state, share=share)

@@ -35,9 +35,9 @@ def spread(active, rest, even, weight, b=None, ratio=None):
     """Spread: E[n_kw] and S_w."""
     rows = rest.size
     b, ratio = np.ones(rows) if b is None else b, np.ones(weight.size) if ratio is None else ratio
-    made = np.full_like(active, np.nan), np.full(rows, np.nan, np.float32)
-    background.spread(SpreadRows(active, rest, even, weight), b, ratio, *made)
-    return made
+    filled = np.full_like(active, np.nan), np.full(rows, np.nan, np.float32)
+    background.spread(SpreadRows(active, rest, even, weight), b, ratio, *filled)
+    return filled
 
 
 @given(blocks())

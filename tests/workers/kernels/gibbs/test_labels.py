@@ -124,10 +124,10 @@ def test_sweep_authors__equals_its_twin(sample):
     owner = np.repeat(np.arange(shard.documents), shard.lengths)
     z = noise.integers(0, allowed.topics, shard.tokens).astype(np.uint16)
     a = (noise.random(shard.tokens) * np.diff(lists)[owner]).astype(np.uint16)
-    told = noise.poisson(1.0, (5, allowed.topics)).astype(np.int32)
+    counts = noise.poisson(1.0, (5, allowed.topics)).astype(np.int32)
 
     def by_author(z, a):
-        found = told.copy()
+        found = counts.copy()
         np.add.at(found, (author[lists[owner] + a], z), 1)
         return found
 
@@ -143,7 +143,7 @@ def test_sweep_authors__equals_its_twin(sample):
         table,
         TokenAssignments(found, chosen),
     )
-    expected = naive.sweep_authors(*document_pairs(shard)[:3], key, authors, 0.2, *WORD_PRIOR, elsewhere, told, z, a)
+    expected = naive.sweep_authors(*document_pairs(shard)[:3], key, authors, 0.2, *WORD_PRIOR, elsewhere, counts, z, a)
     np.testing.assert_array_equal(found, expected[0])
     np.testing.assert_array_equal(chosen, expected[1])
     np.testing.assert_array_equal(row, counted(shard, found, elsewhere))

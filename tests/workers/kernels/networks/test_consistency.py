@@ -23,9 +23,9 @@ from tests.workers.kernels.networks.test_paths import networks_of
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 
 
-def sampled(made):
+def sampled(drawn):
     """The local state after a sweep."""
-    sampling, stream = made.sampling(), Stream(made.seed)
+    sampling, stream = drawn.sampling(), Stream(drawn.seed)
     sampling.run(stream, initialise=True)
     sampling.run(stream.at(iteration=1))
     return {name: np.array(values) for name, values in sampling.local().to_arrays().items()}
@@ -36,17 +36,17 @@ def counts_of(local):
     return EdgeTables.from_arrays(local).record, OwnTokens.from_arrays(local).record
 
 
-def seated(made, local):
+def seated(drawn, local):
     """The kernel's findings, and the customers of shared nodes."""
-    graph, (tables, node_tokens) = made.graph, counts_of(local)
-    shared, fault = np.zeros((made.shared, made.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    graph, (tables, node_tokens) = drawn.graph, counts_of(local)
+    shared, fault = np.zeros((drawn.shared, drawn.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
     find_unseated(
         graph.record,
         graph.document_nodes,
-        tokens_of(made, node_tokens),
+        tokens_of(drawn, node_tokens),
         tables,
         node_tokens,
-        made.topics,
+        drawn.topics,
         shared,
         fault,
     )
@@ -54,69 +54,71 @@ def seated(made, local):
     return fault[0] == UNSEATED, shared
 
 
-def tokens_of(made, node_tokens):
+def tokens_of(drawn, node_tokens):
     """Tokens of each document, as its nodes have them."""
     running = np.append(0, np.cumsum(node_tokens.tokens, dtype=np.int64))
-    return np.diff(running[node_tokens.offsets[made.graph.document_nodes - made.shared]])
+    return np.diff(running[node_tokens.offsets[drawn.graph.document_nodes - drawn.shared]])
 
 
-def by_hand(made, local):
+def by_hand(drawn, local):
     """The same by the twin."""
-    graph, (tables, node_tokens) = made.graph, counts_of(local)
-    dense = np.zeros((graph.edge_parent.size, made.topics), dtype=np.int64)
+    graph, (tables, node_tokens) = drawn.graph, counts_of(local)
+    dense = np.zeros((graph.edge_parent.size, drawn.topics), dtype=np.int64)
     for edge, (first, some) in enumerate(zip(tables.start, tables.entries, strict=True)):
         np.add.at(dense[edge], tables.topic[first : first + some], tables.number[first : first + some])
-    tokens = np.zeros((graph.node_kind.size, made.topics), dtype=np.int64)
-    owner = np.repeat(np.arange(made.shared, graph.node_kind.size), np.diff(node_tokens.offsets))
+    tokens = np.zeros((graph.node_kind.size, drawn.topics), dtype=np.int64)
+    owner = np.repeat(np.arange(drawn.shared, graph.node_kind.size), np.diff(node_tokens.offsets))
     np.add.at(tokens, (owner, node_tokens.topic), node_tokens.tokens)
     child = np.repeat(np.arange(graph.node_kind.size), np.diff(graph.node_edges))
     edges = list(zip(child.tolist(), graph.edge_parent.tolist(), strict=True))
-    shared = np.zeros((made.shared, made.topics), dtype=np.int64)
+    shared = np.zeros((drawn.shared, drawn.topics), dtype=np.int64)
     for (_, parent), some in zip(edges, dense, strict=True):
-        if parent < made.shared:
+        if parent < drawn.shared:
             shared[parent] += some
-    return network_sums.unseated(edges, tokens, dense, range(made.shared, graph.node_kind.size)), shared
+    return network_sums.unseated(edges, tokens, dense, range(drawn.shared, graph.node_kind.size)), shared
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
-def test_find_unseated__equals_its_twin(made, draw):
-    local = sampled(made)
-    assert not seated(made, local)[0]
+def test_find_unseated__equals_its_twin(drawn, draw):
+    local = sampled(drawn)
+    assert not seated(drawn, local)[0]
     for name in ("table_number", "own_tokens"):
         changed = {**local, name: np.array(local[name])}
         if changed[name].size:
             changed[name][draw.randrange(changed[name].size)] = draw.choice([0, 1, 2, 50])
-        found, expected = seated(made, changed), by_hand(made, changed)
+        found, expected = seated(drawn, changed), by_hand(drawn, changed)
         assert found[0] == expected[0]
         np.testing.assert_array_equal(found[1], expected[1])
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
-def test_find_unseated__finds_documents_whose_nodes_have_other_tokens(made, draw):
-    tables, node_tokens = counts_of(sampled(made))
-    tokens, fault = tokens_of(made, node_tokens), np.zeros(1, dtype=np.int64)
+def test_find_unseated__finds_documents_whose_nodes_have_other_tokens(drawn, draw):
+    tables, node_tokens = counts_of(sampled(drawn))
+    tokens, fault = tokens_of(drawn, node_tokens), np.zeros(1, dtype=np.int64)
     tokens[draw.randrange(tokens.size)] += draw.choice([-1, 1])
-    shared = np.zeros((made.shared, made.topics), dtype=np.int64)
-    find_unseated(made.graph.record, made.graph.document_nodes, tokens, tables, node_tokens, made.topics, shared, fault)
+    shared = np.zeros((drawn.shared, drawn.topics), dtype=np.int64)
+    find_unseated(
+        drawn.graph.record, drawn.graph.document_nodes, tokens, tables, node_tokens, drawn.topics, shared, fault
+    )
     assert fault[0] == OTHER_TOKENS
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
-def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(made, draw):
-    local = sampled(made)
-    pairs, tokens = made.graph.node_pairs(made.shard).offsets, local["token_topic"]
-    nodes = range(made.shared, made.graph.node_kind.size)
+def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(drawn, draw):
+    local = sampled(drawn)
+    pairs, tokens = drawn.graph.node_pairs(drawn.shard).offsets, local["token_topic"]
+    nodes = range(drawn.shared, drawn.graph.node_kind.size)
     for change in (False, True):
         if change and tokens.size:
-            tokens[draw.randrange(tokens.size)] = draw.randrange(made.topics)
+            tokens[draw.randrange(tokens.size)] = draw.randrange(drawn.topics)
         node_tokens, unlisted = counts_of(local)[1], np.zeros(1, dtype=np.int64)
-        keys = np.random.default_rng(made.seed).integers(0, 1 << 64, made.topics, dtype=np.uint64)
-        find_unlisted(pairs, made.shard.counts, tokens, node_tokens, keys, unlisted)
+        keys = np.random.default_rng(drawn.seed).integers(0, 1 << 64, drawn.topics, dtype=np.uint64)
+        find_unlisted(pairs, drawn.shard.counts, tokens, node_tokens, keys, unlisted)
         lists = [
             list(zip(node_tokens.topic[a:b], node_tokens.tokens[a:b], strict=True))
             for a, b in zip(node_tokens.offsets, node_tokens.offsets[1:], strict=False)
         ]
-        expected = network_sums.count_node_topics(made.laid.tokens()[1], tokens, nodes)
+        expected = network_sums.count_node_topics(drawn.laid.tokens()[1], tokens, nodes)
         wrong = [node for node, (found, other) in enumerate(zip(lists, expected, strict=True)) if found != other]
         assert unlisted[0] == (wrong[0] if wrong else -1)
 
@@ -125,8 +127,8 @@ PLACES = ("node_kind", "edge_parent", "edge_mixing", "segment_node", "document_n
 
 
 @given(networks_of(), st.sampled_from(PLACES), st.randoms(use_true_random=False))
-def test_find_misplaced__finds_a_fault_that_its_twin_finds(made, name, draw):
-    plan, sound = made.global_state.plan, made.graph
+def test_find_misplaced__finds_a_fault_that_its_twin_finds(drawn, name, draw):
+    plan, sound = drawn.global_state.plan, drawn.graph
     linked = np.zeros((len(plan.kinds), len(plan.kinds)), dtype=np.int64)
     linked[plan.links[:, 0], plan.links[:, 1]] = 1
     values = np.array(getattr(sound, name))

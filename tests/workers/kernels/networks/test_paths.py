@@ -127,10 +127,10 @@ class Made:
             graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)
         ]
         given_ = self.global_state.strength, self.global_state.discount, self.global_state.alpha
-        made = Network(parents, *given_, graph.node_kind, graph.edge_mixing, held)
-        made.levels, longest = graph.levels, made.levels
-        assert made.levels >= longest
-        return made
+        drawn = Network(parents, *given_, graph.node_kind, graph.edge_mixing, held)
+        drawn.levels, longest = graph.levels, drawn.levels
+        assert drawn.levels >= longest
+        return drawn
 
     def nothing(self):
         shape = self.graph.node_kind.size, self.topics
@@ -202,56 +202,56 @@ MANY = settings(max_examples=60)
 @pytest.mark.kernels
 @MANY
 @given(networks_of(), st.booleans(), st.booleans())
-def test_sweep_network__equals_its_twin(made, moving, held):
+def test_sweep_network__equals_its_twin(drawn, moving, held):
     """Tokens enter, and are moved twice; after each move of the twin the counts are allowed."""
-    made.options = made.options.model_copy(update={"tables": moving})
+    drawn.options = drawn.options.model_copy(update={"tables": moving})
     if held:
-        made.hold()
-    sampling, stream = made.sampling(), Stream(made.seed, "x")
-    naive.enter_all(made.state, made.laid, made.z, stream.key(), require_valid)
-    made.require_same(sampling, sampling.run(stream, initialise=True, fold_in=held))
+        drawn.hold()
+    sampling, stream = drawn.sampling(), Stream(drawn.seed, "x")
+    naive.enter_all(drawn.state, drawn.laid, drawn.z, stream.key(), require_valid)
+    drawn.require_same(sampling, sampling.run(stream, initialise=True, fold_in=held))
     for iteration in (1, 2):
         iteration_stream = stream.at(iteration=iteration)
-        made.sweep(iteration_stream, moving, held)
+        drawn.sweep(iteration_stream, moving, held)
         statistics = sampling.run(iteration_stream, fold_in=held)
-        made.require_same(sampling, statistics)
-        nodes = range(made.shared, made.state.network.nodes)
-        log_terms = np.zeros(made.global_state.strength.size)
+        drawn.require_same(sampling, statistics)
+        nodes = range(drawn.shared, drawn.state.network.nodes)
+        log_terms = np.zeros(drawn.global_state.strength.size)
         for i in nodes:
-            log_terms[made.graph.node_kind[i]] += network_sums.log_terms(made.state, [i])
+            log_terms[drawn.graph.node_kind[i]] += network_sums.log_terms(drawn.state, [i])
         np.testing.assert_allclose(statistics.kind_sums[:, 0], log_terms, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.kernels
 @given(networks_of(), st.booleans())
-def test_means_lists_and_dots__equal_their_twins(made, held):
+def test_means_lists_and_dots__equal_their_twins(drawn, held):
     if held:
-        made.hold()
-    sampling, stream = made.sampling(), Stream(made.seed)
+        drawn.hold()
+    sampling, stream = drawn.sampling(), Stream(drawn.seed)
     sampling.run(stream, initialise=True, fold_in=held)
     sampling.run(stream.at(iteration=1), fold_in=held)
-    graph, local, shard = made.graph, sampling.local(), made.shard
-    n = made.state.n.copy()
-    np.add.at(n, (made.laid.tokens()[1], sampling.counts.token_topic), 1)
+    graph, local, shard = drawn.graph, sampling.local(), drawn.shard
+    n = drawn.state.n.copy()
+    np.add.at(n, (drawn.laid.tokens()[1], sampling.counts.token_topic), 1)
     m = None
     if held:
-        m = State(made.network(), n, dense(sampling, made.topics)).m
-        m[: made.shared] = made.state.m[: made.shared]
-    state = State(made.state.network, n, dense(sampling, made.topics), m)
+        m = State(drawn.network(), n, dense(sampling, drawn.topics)).m
+        m[: drawn.shared] = drawn.state.m[: drawn.shared]
+    state = State(drawn.state.network, n, dense(sampling, drawn.topics), m)
     require_valid(state)
-    tables = sampling.counts.shared_tables[:, : made.topics]
-    global_state = replace(made.global_state, shared_customers=state.m[: made.shared], shared_tables=tables)
-    mean = naive.expected(state)[made.shared :]
-    vectors = made.family.node_vectors(local, global_state)
+    tables = sampling.counts.shared_tables[:, : drawn.topics]
+    global_state = replace(drawn.global_state, shared_customers=state.m[: drawn.shared], shared_tables=tables)
+    mean = naive.expected(state)[drawn.shared :]
+    vectors = drawn.family.node_vectors(local, global_state)
     np.testing.assert_allclose(vectors, mean, rtol=2e-6, atol=1e-9)
     starts, topic, count = local.counts.own.record
     listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
-    nodes = range(made.shared, graph.node_kind.size)
-    assert listed == network_sums.count_node_topics(made.laid.tokens()[1], sampling.counts.token_topic, nodes)
-    phi, probability = made.noise.random((shard.words.size, made.topics)), np.empty(shard.pairs)
+    nodes = range(drawn.shared, graph.node_kind.size)
+    assert listed == network_sums.count_node_topics(drawn.laid.tokens()[1], sampling.counts.token_topic, nodes)
+    phi, probability = drawn.noise.random((shard.words.size, drawn.topics)), np.empty(shard.pairs)
     segments = DocumentPairs(shard.segments.pairs, shard.position, shard.counts)
-    pair_probabilities(segments, graph.segment_node - made.shared, mean.astype(np.float32), phi, probability)
-    expected = network_sums.pair_probabilities(made.laid._replace(node=graph.segment_node - made.shared), mean, phi)
+    pair_probabilities(segments, graph.segment_node - drawn.shared, mean.astype(np.float32), phi, probability)
+    expected = network_sums.pair_probabilities(drawn.laid._replace(node=graph.segment_node - drawn.shared), mean, phi)
     np.testing.assert_allclose(probability, expected, rtol=1e-5)
 
 
@@ -264,60 +264,62 @@ def log_words(words, z, topics):
 
 @MANY
 @given(networks_of())
-def test_objective__is_the_logarithm_of_what_is_sampled(made):
+def test_objective__is_the_logarithm_of_what_is_sampled(drawn):
     """Sums follow from the tokens' words, topics and tables of one shard, while hyperparameters are learned."""
-    made.state = made.nothing()
-    made.put_shared()
-    model, global_state, stream = made.family, made.global_state, Stream(made.seed)
+    drawn.state = drawn.nothing()
+    drawn.put_shared()
+    model, global_state, stream = drawn.family, drawn.global_state, Stream(drawn.seed)
     block = model.initial_rows(WORDS, global_state)
-    rows = block.of_words(made.shard.words, complete=False)
-    local, delta = model.start(made.shard, rows, global_state, stream)
-    words = np.repeat(made.shard.words[made.shard.position], made.shard.counts)
+    rows = block.of_words(drawn.shard.words, complete=False)
+    local, delta = model.start(drawn.shard, rows, global_state, stream)
+    words = np.repeat(drawn.shard.words[drawn.shard.position], drawn.shard.counts)
     for iteration in range(3):
         block, sums = model.fold(block, delta.with_dim("word"), global_state)
         sums = delta.without_dim("word") + sums
         if iteration:
-            made.global_state = global_state
-            n = np.zeros((made.graph.node_kind.size, made.topics), dtype=int)
-            np.add.at(n, (made.laid.tokens()[1], local.token_topic), 1)
+            drawn.global_state = global_state
+            n = np.zeros((drawn.graph.node_kind.size, drawn.topics), dtype=int)
+            np.add.at(n, (drawn.laid.tokens()[1], local.token_topic), 1)
             after = with_changes(global_state, sums)
             sampling = NetworkSampler.of(
-                made.shard, made.graph, after, made.options, local.token_topic, block.word_topic[made.shard.words]
+                drawn.shard, drawn.graph, after, drawn.options, local.token_topic, block.word_topic[drawn.shard.words]
             )
             sampling.tables = local.counts.tables.record
-            state = State(made.network(), n, dense(sampling, made.topics))
+            state = State(drawn.network(), n, dense(sampling, drawn.topics))
             require_valid(state)
-            np.testing.assert_array_equal(state.m[: made.shared], after.shared_customers)
-            expected = naive.log_probability(state) + log_words(words, local.token_topic, made.topics)
+            np.testing.assert_array_equal(state.m[: drawn.shared], after.shared_customers)
+            expected = naive.log_probability(state) + log_words(words, local.token_topic, drawn.topics)
             assert model.objective(global_state, sums)["objective"] == pytest.approx(expected, rel=1e-9, abs=1e-9)
         global_state = model.update(global_state, sums, stream.at(iteration=iteration))
-        rows = block.of_words(made.shard.words, complete=False)
+        rows = block.of_words(drawn.shard.words, complete=False)
         local, delta = model.sweep(
-            made.shard, local, rows, global_state, stream.at(purpose="sweep", iteration=iteration)
+            drawn.shard, local, rows, global_state, stream.at(purpose="sweep", iteration=iteration)
         )
 
 
 @pytest.mark.kernels
 @given(networks_of(("labels", "two roots")))
-def test_sweep_shared_nodes__equals_its_twin(made):
-    graph, stream = made.global_state.plan.shared_graph(), Stream(made.seed)
-    nodes, network = graph.shared, made.network()
+def test_sweep_shared_nodes__equals_its_twin(drawn):
+    graph, stream = drawn.global_state.plan.shared_graph(), Stream(drawn.seed)
+    nodes, network = graph.shared, drawn.network()
     parents = [[parent for e, (_, parent) in enumerate(network.edges) if e in network.of[i]] for i in range(nodes)]
-    given_ = made.global_state.strength, made.global_state.discount, made.global_state.alpha
+    given_ = drawn.global_state.strength, drawn.global_state.discount, drawn.global_state.alpha
     of_above = Network(parents, *given_, graph.node_kind, graph.edge_mixing)
-    state = State(of_above, made.state.n[:nodes], made.global_state.shared_tables)
-    found = sweep_shared(made.global_state, stream, move=True, count_joins=True)
+    state = State(of_above, drawn.state.n[:nodes], drawn.global_state.shared_tables)
+    found = sweep_shared(drawn.global_state, stream, move=True, count_joins=True)
     key = stream.at(purpose="above tables").key()
-    naive.move_tables(state, range(nodes), naive.numbers_of(key), padded(made.topics), require_valid)
+    naive.move_tables(state, range(nodes), naive.numbers_of(key), padded(drawn.topics), require_valid)
     np.testing.assert_array_equal(found.customers, state.m)
     np.testing.assert_array_equal(found.tables, state.s)
-    log_terms = np.zeros(made.global_state.strength.size)
+    log_terms = np.zeros(drawn.global_state.strength.size)
     for i in range(nodes):
         log_terms[graph.node_kind[i]] += network_sums.log_terms(state, [i])
     np.testing.assert_allclose(found.sums.stirling, log_terms, rtol=1e-9, atol=1e-9)
-    rising = np.zeros(made.topics)
+    rising = np.zeros(drawn.topics)
     for i in (i for i in range(nodes) if not of_above.of[i]):
-        rising += made.global_state.alpha * (psi(made.global_state.alpha + state.m[i]) - psi(made.global_state.alpha))
+        rising += drawn.global_state.alpha * (
+            psi(drawn.global_state.alpha + state.m[i]) - psi(drawn.global_state.alpha)
+        )
     np.testing.assert_allclose(found.sums.alpha_numerator, rising, rtol=1e-9, atol=1e-12)
 
 
@@ -374,11 +376,11 @@ def test_joins__are_drawn_from_their_distribution(m, t, a):
 
 
 @given(networks_of(("labels",)), st.sampled_from([0.0, 0.5, 3.0]))
-def test_repaired_tables__are_allowed_and_leaves_what_is(made, spoilt):
+def test_repaired_tables__are_allowed_and_leaves_what_is(drawn, spoilt):
     """Tables that shards have moved apart from each other; customers of documents' tables and tokens stay."""
-    graph = made.global_state.plan.shared_graph()
-    customers, tables = np.array(made.global_state.shared_customers), np.array(made.global_state.shared_tables)
-    noise = np.random.default_rng(made.seed)
+    graph = drawn.global_state.plan.shared_graph()
+    customers, tables = np.array(drawn.global_state.shared_customers), np.array(drawn.global_state.shared_tables)
+    noise = np.random.default_rng(drawn.seed)
     moved = noise.poisson(spoilt, tables.shape) - noise.poisson(spoilt, tables.shape)
     tables += moved  # may be less than none
     np.add.at(customers, graph.edge_parent, moved)
@@ -392,9 +394,9 @@ def test_repaired_tables__are_allowed_and_leaves_what_is(made, spoilt):
     np.testing.assert_array_equal(kept, tokens)
     network = Network(
         [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)],
-        made.global_state.strength, made.global_state.discount, made.global_state.alpha, graph.node_kind, graph.edge_mixing,
+        drawn.global_state.strength, drawn.global_state.discount, drawn.global_state.alpha, graph.node_kind, graph.edge_mixing,
     )  # fmt: skip
     require_valid(State(network, tokens, s))
     if not moved.any():
-        np.testing.assert_array_equal(m, made.global_state.shared_customers)
-        np.testing.assert_array_equal(s, made.global_state.shared_tables)
+        np.testing.assert_array_equal(m, drawn.global_state.shared_customers)
+        np.testing.assert_array_equal(s, drawn.global_state.shared_tables)

@@ -80,9 +80,9 @@ def near(found, expected, rtol=1e-7):
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=1e-300))
 
 
-def require_equal(values, twin, made, expected, most):
+def require_equal(values, twin, filled, expected, most):
     """The kernel's results equal its twin's."""
-    (listed, masses, best, factors), (by_node, second, ends, sums) = made
+    (listed, masses, best, factors), (by_node, second, ends, sums) = filled
     near(by_node, expected.by_node)
     near(second, expected.second)
     near(second, second.T, 1e-12)
@@ -110,11 +110,11 @@ def test_components__equal_their_twin(drawn, most):
     quadratic, covariance, log_determinant = end_quadratics(model, twin.paths, *sizes_of(twin))
     for end in range(len(twin.paths)):
         near(quadratic[end], twin.quadratic(end), 1e-10)
-    made = results_for(len(values), twin, most)
+    filled = results_for(len(values), twin, most)
     end_log = twin.end_log - 0.5 * log_determinant
     tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, covariance, end_log, twin.precision)
-    sweep_components(values, tree_, SHARE, *made)
-    require_equal(values, twin, made, naive.sweep_components(values, twin), most)
+    sweep_components(values, tree_, SHARE, *filled)
+    require_equal(values, twin, filled, naive.sweep_components(values, twin), most)
 
 
 @given(problems(), st.integers(1, 4), st.integers(0, 1000))
@@ -126,10 +126,10 @@ def test_factors__equal_their_twin(drawn, most, seed):
     root = 0.3 * generator.normal(size=(len(values), depth, depth))
     spread = np.matmul(root, root.transpose(0, 2, 1)) + 0.1 * np.eye(depth)
     expected = naive.sweep_factors(values, twin, location, spread)
-    made = results_for(len(values), twin, most)
+    filled = results_for(len(values), twin, most)
     tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, quadratic, twin.end_log, twin.precision)
-    sweep_factors(values, tree_, SHARE, FactorPosterior(location, spread), *made)
-    require_equal(values, twin, made, expected, most)
+    sweep_factors(values, tree_, SHARE, FactorPosterior(location, spread), *filled)
+    require_equal(values, twin, filled, expected, most)
     near(location, expected.location)
     near(spread, expected.spread)
 

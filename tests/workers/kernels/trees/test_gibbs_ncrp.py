@@ -76,14 +76,14 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
     for state, _ in Fit(replace(problem, local_sweeps=local_sweeps), Limits(iterations=12)):
         require_tree(state)
         nodes = set(np.flatnonzero(state.global_state.node_documents))
-        told = found.get(state.iteration, [])
+        swept = found.get(state.iteration, [])
         seen["born"] += len(nodes - before)
         seen["emptied"] += len(before - nodes)
-        seen["rescued"] += len(nodes & before & set().union(*(lost for _, lost, _ in told), set()))
+        seen["rescued"] += len(nodes & before & set().union(*(lost for _, lost, _ in swept), set()))
         if local_sweeps == 1 and state.iteration:
-            births = [slots for _, _, slots in told]
+            births = [slots for _, _, slots in swept]
             assert sum(map(len, births)) == len(set().union(*births))  # no slot is taken twice
-            turns = {number for number, _, slots in told if slots}
+            turns = {number for number, _, slots in swept if slots}
             assert all(number // lanes % -(-5 // lanes) == state.iteration % -(-5 // lanes) for number in turns)
         before = nodes
     assert seen["born"] > 20

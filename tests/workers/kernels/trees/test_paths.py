@@ -63,8 +63,8 @@ def bits_of(document_level, statistics, largest):
     return [document_level.tobytes(), *(array.tobytes() for array in (*statistics, *largest[:2]))]
 
 
-def require_same(made, sums, rtol, atol):
-    document_level, (row_node, ends, log_theta, bound), (kept, masses, _) = made
+def require_same(filled, sums, rtol, atol):
+    document_level, (row_node, ends, log_theta, bound), (kept, masses, _) = filled
     np.testing.assert_allclose(document_level, sums.document_level, rtol=rtol, atol=atol)
     np.testing.assert_allclose(row_node, sums.row_node, rtol=rtol, atol=atol)
     np.testing.assert_allclose(ends - 0.5, sums.ends, rtol=rtol, atol=atol)
@@ -94,13 +94,13 @@ def require_same(made, sums, rtol, atol):
 def test_sweep_paths__equals_its_twin_and_counts_every_token(shard, tree, seed, passes, tolerance, scale, sharp):
     log_node, end_log, log_outside, alpha, before = given_for(shard, tree, seed, scale, sharp)
     word_node, outside = np.exp(log_node), np.exp(log_outside)
-    made, pairs = made_for(shard, tree), document_pairs(shard)
+    filled, pairs = made_for(shard, tree), document_pairs(shard)
     topics, prior = TreeTopics(tree.parent, tree.level, word_node, outside), DocumentPrior(end_log, alpha)
-    sweep_paths(pairs, topics, prior, before, StoppingRule(passes, tolerance), *made)
+    sweep_paths(pairs, topics, prior, before, StoppingRule(passes, tolerance), *filled)
     given_ = word_node, tree.parent, tree.level, end_log, outside, alpha, before
-    require_same(made, naive.sweep_paths(*pairs[:3], *given_, passes, tolerance), 1e-8, 1e-8)
-    np.testing.assert_allclose(made[0].sum(axis=1), shard.lengths, rtol=1e-12)
-    np.testing.assert_allclose(made[1].ends.sum(), 0.5 * tree.columns.size + shard.documents, rtol=1e-12)
+    require_same(filled, naive.sweep_paths(*pairs[:3], *given_, passes, tolerance), 1e-8, 1e-8)
+    np.testing.assert_allclose(filled[0].sum(axis=1), shard.lengths, rtol=1e-12)
+    np.testing.assert_allclose(filled[1].ends.sum(), 0.5 * tree.columns.size + shard.documents, rtol=1e-12)
 
 
 @given(
@@ -115,15 +115,15 @@ def test_sweep_levels__equals_its_twin_and_counts_every_token(shard, tree, seed,
     log_node, end_log, log_outside, alpha, _ = given_for(shard, tree, seed, scale, sharp)
     generator = np.random.default_rng(seed + 1)
     before = generator.dirichlet(np.ones(tree.depth), size=shard.pairs).astype(np.float32).reshape(-1, tree.depth)
-    document_level, *made = made_for(shard, tree)
+    document_level, *filled = made_for(shard, tree)
     pair_level, pairs = np.full_like(before, np.nan), document_pairs(shard)
     topics, prior = TreeTopics(tree.parent, tree.level, log_node, log_outside), DocumentPrior(end_log, alpha)
-    sweep_levels(pairs, topics, prior, before, passes, LevelCounts(document_level, pair_level), *made)
+    sweep_levels(pairs, topics, prior, before, passes, LevelCounts(document_level, pair_level), *filled)
     given_ = log_node, tree.parent, tree.level, end_log, log_outside, alpha, before
     twin = naive.sweep_levels(*pairs[:3], *given_, passes)
     # What is kept in single precision goes into the next pass, where counts of a thousand multiply it.
     rtol, atol = (1e-6, 1e-6) if passes == 1 else (1e-4, 1e-3)
-    require_same((document_level, *made), twin, rtol, atol)
+    require_same((document_level, *filled), twin, rtol, atol)
     np.testing.assert_allclose(pair_level, twin.pair_level, rtol=rtol, atol=atol)
     np.testing.assert_allclose(document_level.sum(axis=1), shard.lengths, rtol=1e-6)
 
@@ -223,16 +223,16 @@ def test_sweeps__give_the_same_bits_wherever_arrays_lie(size, depth):
     for _ in range(3 if INTERPRETED else 2000):
         release = shuffled_memory(generator)
         parent, levels, prior_log = (np.array(array) for array in (tree.parent, tree.level, end_log))
-        made = made_for(shard, tree)
+        filled = made_for(shard, tree)
         pairs = DocumentPairs(*(np.array(array) for array in document_pairs(shard)))
         topics = TreeTopics(parent, levels, np.exp(log_node), np.exp(log_outside))
         prior = DocumentPrior(prior_log, np.array(alpha))
-        sweep_paths(pairs, topics, prior, np.array(before), StoppingRule(1, 0.0), *made)
-        bits = bits_of(*made)
-        level, *made = made_for(shard, tree)
+        sweep_paths(pairs, topics, prior, np.array(before), StoppingRule(1, 0.0), *filled)
+        bits = bits_of(*filled)
+        level, *filled = made_for(shard, tree)
         pair_level, topics = np.empty_like(first_levels), TreeTopics(parent, levels, np.array(log_node), log_outside)
         counts = LevelCounts(level, pair_level)
-        sweep_levels(pairs, topics, DocumentPrior(prior_log, alpha), np.array(first_levels), 1, counts, *made)
-        found.add(b"".join([*bits, *bits_of(level, *made), pair_level.tobytes()]))
+        sweep_levels(pairs, topics, DocumentPrior(prior_log, alpha), np.array(first_levels), 1, counts, *filled)
+        found.add(b"".join([*bits, *bits_of(level, *filled), pair_level.tobytes()]))
         release()
     assert len(found) == 1

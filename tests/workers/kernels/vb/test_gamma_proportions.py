@@ -51,8 +51,8 @@ def compare(drawn, signed):
     inputs = document_pairs(shard), MeanFieldTopics(word_expected, prior, topic_log), labels, before, PassLimits(3, 0.0)
     sweep_gamma_proportions(*inputs, expected, statistics, bound)
     twin = naive.sweep(*inputs, kinds)
-    made = {**expected._asdict(), **statistics._asdict(), "bound": bound}
-    for name, values in made.items():
+    filled = {**expected._asdict(), **statistics._asdict(), "bound": bound}
+    for name, values in filled.items():
         close = {"rtol": 1e-6, "atol": 1e-6} if name == "document_topic" else {"rtol": 1e-8, "atol": 1e-8}
         np.testing.assert_allclose(np.squeeze(values), np.squeeze(twin[name]), **close, err_msg=name)
     theta, counts = np.empty(before.shape), before.astype(np.float64)
