@@ -1,4 +1,4 @@
-"""Checkpoints of a run: states saved every so often, and restored after they are checked.
+"""Checkpoints of a run: states that are saved at intervals, and checked before they are restored.
 
 A sampler's sweeps subtract tokens from integer counts, so the tokens of a checkpoint are compared with its counts.
 Equal counts have equal fingerprints (`kernels.gibbs.consistency`). If the fingerprints of the local states and of the
@@ -98,11 +98,11 @@ def _compare(
 MIN_SECONDS = 30.0  # Least time between two checkpoints
 MAX_TIME_SHARE = 0.05  # Share of the run's time that the loop may wait for checkpoints
 MAX_ITERATIONS = 1000  # Most iterations between two; a Dask scheduler remembers every task in between
-FIRST_ITERATION = 1  # Iteration that the first checkpoint of a run follows, whatever the rule
+FIRST_ITERATION = 1  # Iteration after which a run always writes its first checkpoint
 
 
 class Checkpointer:
-    """Holds the last snapshot of a fit, and saves nothing, so that a fit begins anew after a loss."""
+    """Holds the last snapshot of a fit, and saves nothing, so that a fit starts again after a loss."""
 
     def __init__(self) -> None:
         self.last: Snapshot | None = None
@@ -162,7 +162,7 @@ class RunCheckpointer(Checkpointer):
         if not snapshot.state.iteration or not self._due(snapshot.state.iteration):
             return snapshot.state
         self._submit(snapshot.state)
-        # What hosts hold has no history; others that have joined take part from the checkpoint on.
+        # States on hosts have no history of tasks. Workers that have joined since take part after this checkpoint.
         held = isinstance(snapshot.state.blocks, HeldParts) and snapshot.state.blocks.exchange.is_current
         if held or not self._executor.keeps_history:
             return snapshot.state
@@ -367,7 +367,7 @@ def _locals(number: int) -> str:
 
 
 def _is_read(part: tasks.Block | tasks.Swept) -> None:
-    """Return nothing, once a part of a checkpoint was read and checked."""
+    """Do nothing; the task ends once a part of a checkpoint was read and checked."""
 
 
 def write_block(checkpoint: Checkpoint, number: int, block: tasks.Block) -> str:
@@ -393,7 +393,7 @@ def read_block(
 
 
 def _in_memory(opened: Mapping[str, StoredRows | StoredNumber]) -> Arrays:
-    """Return arrays in the memory that sweeps have freed, or that waits for them: the fit has planned for no more."""
+    """Return arrays in memory that sweeps have freed or will use, because the fit has planned for no more."""
     arrays = {}
     for name, rows in opened.items():
         if not rows.shape:

@@ -146,7 +146,7 @@ def _require_share(fraction: float) -> None:
 def two_parts(
     corpus: Corpus, train: str | os.PathLike[str], heldout: str | os.PathLike[str]
 ) -> Iterator[tuple[Folder, Folder]]:
-    """Make two folders atomically: both remain if no error is raised, else none.
+    """Provide two new folders: both are kept if no error is raised, otherwise neither.
 
     Both get the ingest record of the corpus. If an earlier process died between the renames of the two, the second is
     renamed first; then nothing changes if the split is the same.

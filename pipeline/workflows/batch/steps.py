@@ -482,7 +482,7 @@ class JobSteps:
         """Copy the files of the proportions into a version, without those that it shares with the one before."""
         parts = read_parts(self.folder)
         if not parts:
-            # A release before made one file.
+            # An earlier release wrote one file.
             copy_file(self.folder, version, PROPORTIONS)
             return
         base = self._journal.base

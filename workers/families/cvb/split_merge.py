@@ -118,7 +118,7 @@ def _with_smallest(state: MovesState, size: Vector) -> MovesState:
 
 
 def _with_candidates(state: MovesState, size: Vector, vocabulary: float, sums: ProposalSums) -> MovesState:
-    """Propose pairs of topics for merging: each with those whose words are most like its own."""
+    """Propose pairs of topics for merging: each topic with the topics whose words are most similar."""
     alive = np.flatnonzero(state.topic_alive)
     upper = sums.topic_products[np.ix_(alive, alive)]
     both = upper + upper.T - np.diag(np.diag(upper))
@@ -278,7 +278,7 @@ HOLDING_KERNELS = (
     kernels.move_responsibilities,
 )
 KERNELS = (*HOLDING_KERNELS, kernels.reassign, kernels.score_deletions, kernels.gram)
-MIN_CELL_TOKENS = 0.1  # Least expected tokens of a word in a topic that count when topics are compared
+MIN_CELL_TOKENS = 0.1  # Minimum expected tokens of a word in a topic for it to count when topics are compared
 
 
 def key_of(held: HeldTokens, shard: int, purpose: str) -> int:
@@ -297,7 +297,7 @@ def held_out(shard: Shard, held: HeldTokens, share: float) -> Counts:
 
 
 def held_copies(shard: Shard, held: HeldTokens | None) -> Counts | None:
-    """Return the number of copies of each pair that are held out now; None where a fit holds none out."""
+    """Return the number of copies of each pair that are held out now; None if the fit holds out none."""
     return None if held is None else held_out(shard, held, held.held_share)
 
 

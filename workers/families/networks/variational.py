@@ -1,7 +1,7 @@
 """Networks of probability vectors with expected tables.
 
-Each pair has responsibilities over a few topics (`kernels.networks.responsibilities`), shared by its tokens. From them
-follow the expected counts of nodes, expected tables, as CV-HDP expects them, and expected vectors
+Each pair has responsibilities over a few topics (`kernels.networks.responsibilities`), shared by its tokens. They
+determine the expected counts of nodes, the expected tables, computed as in CV-HDP, and the expected vectors
 (`kernels.networks.updates`). Shared nodes are fixed while shards are swept.
 """
 
@@ -169,7 +169,7 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
         return expect_shared(after)[0]
 
     def objective(self, global_state: ExpectedNetworkGlobalState, delta: Delta) -> dict[str, float]:
-        """Return sum c log sum_k E[nu_j]'(k) phi'_kw, in nats: each word given all others; no bound, it may fall."""
+        """Return sum c log sum_k E[nu_j]'(k) phi'_kw, in nats: each word given all others. It may fall."""
         swept = delta.read(ExpectedRound)
         return {} if swept is None else {"objective": swept.log_likelihood}
 
