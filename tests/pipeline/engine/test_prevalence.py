@@ -107,33 +107,34 @@ def test_unseen_documents__without_words_have_the_shares_of_their_fields(referen
     np.testing.assert_allclose(theta[50], expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("where", ["serial", "threads", "processes"])
 @pytest.mark.parametrize("options", [{}, {"inverse_temperature": 1.0, "local_sweeps": 2}, {"family": "hdp"}])
-def test_bits__do_not_depend_on_the_executor(corpora, where, options, tmp_path, clusters):
-    scheduler = clusters(2) if where == "processes" else where
-    model = fitted(corpora, tmp_path / "run", scheduler=scheduler, **options)
-    again = fitted(corpora, tmp_path / "again", scheduler="serial", **options)
-    shards = len(model.record.shards)
+def test_bits__do_not_depend_on_the_executor(corpora, options, tmp_path, clusters):
+    serial = fitted(corpora, tmp_path / "serial", scheduler="serial", **options)
+    shards = len(serial.record.shards)
     assert shards > 2
-    assert bits(model, shards) == bits(again, shards)
-    assert scores_of(tmp_path / "run") == scores_of(tmp_path / "again")
+    for name, scheduler in (("threads", "threads"), ("processes", clusters(2))):
+        model = fitted(corpora, tmp_path / name, scheduler=scheduler, **options)
+        assert bits(model, shards) == bits(serial, shards), name
+        assert scores_of(tmp_path / name) == scores_of(tmp_path / "serial"), name
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
-@pytest.mark.parametrize("stop", [5, 21])
-def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, family, stop, tmp_path):
-    def sink(event):
-        if event["event"] == "iteration" and event["iteration"] == stop:
-            raise KeyboardInterrupt
-
+def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, family, tmp_path):
     options = {"family": family, "scheduler": "serial", "inverse_temperature": 1.0}
     whole = fitted(corpora, tmp_path / "whole", **options)
-    with pytest.raises(KeyboardInterrupt):
-        fitted(corpora, tmp_path / "run", **options, sinks=[sink])
-    assert verify(tmp_path / "run").broken == []
-    resumed(tmp_path / "run", scheduler="threads")
     shards = len(whole.record.shards)
-    assert bits(Model(tmp_path / "run"), shards) == bits(whole, shards)
+    for stop in (5, 21):
+
+        def sink(event, stop=stop):
+            if event["event"] == "iteration" and event["iteration"] == stop:
+                raise KeyboardInterrupt
+
+        run = tmp_path / f"run-{stop}"
+        with pytest.raises(KeyboardInterrupt):
+            fitted(corpora, run, **options, sinks=[sink])
+        assert verify(run).broken == []
+        resumed(run, scheduler="threads")
+        assert bits(Model(run), shards) == bits(whole, shards), stop
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])

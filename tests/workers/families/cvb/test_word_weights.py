@@ -96,7 +96,7 @@ def test_weights__that_are_all_the_same_score_as_no_weights_do(small, tmp_path, 
     assert scores["ones"] == pytest.approx(scores["none"], abs=0.02)
 
 
-@pytest.mark.parametrize("formula", FORMULAS)
+@pytest.mark.parametrize("formula", rest_long(FORMULAS))
 def test_weights__leave_common_words_out_of_the_top_of_topics(halves, tmp_path, formula):
     shares, scores = {}, {}
     for name, weights in (("none", None), ("weighted", formula)):
@@ -137,6 +137,7 @@ def test_warm_starts__between_weights_conserve_counts(halves, tmp_path, before, 
     assert verify(tmp_path / "second").broken == []
 
 
+@pytest.mark.long
 def test_restarts_and_samples__take_weights(halves, tmp_path):
     options = {"family": "lda", "topics": 5, "iterations": 6, "weights": "idf", "scheduler": "serial"}
     fit(halves[0], tmp_path / "restarts", restarts=2, **options)

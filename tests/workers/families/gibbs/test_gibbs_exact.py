@@ -240,7 +240,8 @@ GEWEKE = {
 }
 
 
-@pytest.mark.parametrize("family", rest_long(GEWEKE))
+@pytest.mark.long
+@pytest.mark.parametrize("family", GEWEKE)
 def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(family):
     """Draws of everything from the prior, against a chain that takes turns: topics given words, words given topics."""
     prior, options = GEWEKE[family]
