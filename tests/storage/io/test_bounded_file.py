@@ -1,4 +1,4 @@
-"""Parquet files are read in the thread of the caller."""
+"""Parquet files are read in the thread of the caller, and opened once."""
 
 import subprocess
 import sys
@@ -6,6 +6,8 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from collapsium.storage.io.parquet import BoundedFile
 
 READER = """
 import os, sys
@@ -32,3 +34,16 @@ def test_a_parquet_file__is_read_without_threads_of_arrow(how, tmp_path):
     pq.write_table(pa.table({"n": range(1000), "words": [[1, 2]] * 1000}), tmp_path / "file", row_group_size=300)
     command = [sys.executable, "-c", READER, tmp_path / "file", how]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["1000", "0"]
+
+
+@pytest.mark.parametrize("strings", ["few", "distinct"])
+def test_a_file_of_many_groups__is_opened_once_in_each_form(strings, tmp_path, monkeypatch):
+    """Arrow reads the whole footer whenever it opens a file, so opening it for each group takes the square of them."""
+    words = [[f"word {number if strings == 'distinct' else number % 3}"] for number in range(200)]
+    pq.write_table(pa.table({"words": words}), tmp_path / "file", row_group_size=2, dictionary_pagesize_limit=8)
+    opened, open_file = [], pq.ParquetFile
+    monkeypatch.setattr(pq, "ParquetFile", lambda *args, **more: opened.append(args) or open_file(*args, **more))
+    with (tmp_path / "file").open("rb") as file:
+        found = [row for batch in BoundedFile(file).batches() for row in batch.column("words").to_pylist()]
+    assert found == words
+    assert 1 <= len(opened) <= 2
