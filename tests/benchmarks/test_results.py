@@ -61,7 +61,7 @@ def test_tables__begin_with_the_best_and_give_means_and_deviations():
     ]
     summary = report.Summary(records)
     assert summary.contestants("small") == ["gensim", "lda"]
-    assert summary.text("small", "lda", "score", ".2f") == "-7.20 ± 0.14"
+    assert summary.text("small", "lda", "score", ".2f") == "-7.20±0.14"
     assert summary.seconds_to("small", "lda", -7.3) == 0.5
     lines = report.filled("<!-- table: peers -->\nold\n<!-- end of table -->\n", records).splitlines()
     assert [line.split(" | ")[0] for line in lines[3:5]] == ["| gensim", "| `lda`"]

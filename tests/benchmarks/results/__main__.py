@@ -123,7 +123,9 @@ def parser_of() -> argparse.ArgumentParser:
     command.add_argument("out", type=Path, help="folder of the results, corpora and topics")
     command.add_argument("--parts", type=names_of, default=PARTS, help=f"default: {','.join(PARTS)}")
     command.add_argument("--sources", type=Path, help="folder of public corpora; without it, they are left out")
-    command.add_argument("--corpora", type=lambda text: text.split(","), help="some corpora alone, as `10 flat,KOS`")
+    command.add_argument(
+        "--corpora", type=lambda text: text.split(","), help="some corpora alone, as `10 flat,AG News`"
+    )
     command.add_argument("--contestants", type=names_of, help="some contestants alone")
     command = which.add_parser("report", help="write tables and figures")
     command.add_argument("results", type=Path, help="file of results")

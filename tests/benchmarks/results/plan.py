@@ -52,7 +52,6 @@ CORPORA = (
     _simulated("100 skewed, short", "100 topics, unequal shares, 20 tokens", 100, tokens=20, skewed=True),
     Corpus("addresses", "peers", 50, "paragraphs of US presidents' addresses, which ship with the package"),
     Corpus("AG News", "peers", 50, "10,000 short news texts", source="topic-quality/AGNews"),
-    Corpus("KOS", "peers", 100, "blog entries, UCI", source="kos/docword.kos.txt.gz"),
 )
 
 

@@ -68,7 +68,7 @@ class Summary:
         values = [value * scale for value in self.values(corpus, contestant, figure)]
         if not values:
             return ""
-        spread = f" ± {statistics.stdev(values):{form}}" if len(values) > 1 else ""
+        spread = f"±{statistics.stdev(values):{form}}" if len(values) > 1 else ""
         return f"{statistics.fmean(values):{form}}{spread}"
 
     def stability(self, part: str, corpus: str, contestant: str) -> float | None:
@@ -261,7 +261,7 @@ def scale_table(found: Summary) -> str:
             ])  # fmt: skip
     if not rows:
         return ""
-    return table_of(["one grows", "seconds an iteration", "power", "MB", "power"], rows)
+    return table_of(["one grows", "seconds an iteration", "exponent", "MB", "exponent"], rows)
 
 
 def sessions_table(found: Summary) -> str:
@@ -429,8 +429,12 @@ def scale_figure(found: Summary):
         axes.plot(sizes, seconds, marker="o", color=colour, linewidth=2.2)
         axes.set_xscale("log")
         axes.set_yscale("log")
+        ends = (sizes[0], sizes[len(sizes) // 2], sizes[-1])
+        axes.set_xticks(ends, [f"{size:,}" for size in ends])
+        axes.set_yticks([0.05, 0.1, 0.2, 0.4], ["0.05", "0.1", "0.2", "0.4"])
+        axes.minorticks_off()
         axes.set_xlabel(curve)
-        axes.set_title(f"grows with the power {found.slope(curve, 'seconds'):.2f}")
+        axes.set_title(f"exponent {found.slope(curve, 'seconds'):.2f}")
     panels[0].set_ylabel("seconds")
     return figure
 
