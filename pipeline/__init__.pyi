@@ -468,7 +468,7 @@ def words_by(run: str | os.PathLike[str], topic: int, field: str, *, progress: c
     """Compare the words that groups of documents use for a topic."""
 
 def words_over(run: str | os.PathLike[str], topics: int | collections.abc.Iterable[int] | None = ..., period: str = ..., *, progress: collections.abc.Callable[[int], None] = ..., strength: float | None = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ...) -> collapsium.pipeline.analysis.words_over.WordsOver:
-    """Return the words of topics by period, and what rises and falls."""
+    """Return the words of topics by period, and which words rise and fall."""
 
 def write_sample_texts(out: str | os.PathLike[str]) -> int:
     """Write the sample texts as JSON lines, one object per line."""

@@ -90,7 +90,7 @@ def test_containers_of_counts__are_refused_with_what_to_pass(counts):
         estimator.transform,
         estimator.score,
     ):
-        with pytest.raises(ValueError, match=r"found an Annotated object; pass its matrix of counts, such as X\.X"):
+        with pytest.raises(ValueError, match="found Annotated; pass its matrix of counts"):
             call(Annotated(counts))
         with pytest.raises(ValueError, match="expected an array, a sparse matrix, a frame or a corpus, found Endless"):
             call(Endless())
