@@ -249,7 +249,7 @@ def _require_numbers(column: pa.ChunkedArray, name: str) -> None:
         except ValueError:
             row = pc.index(column, pa.scalar(text, column.type)).as_py()
             raise OptionError(
-                f"expected numbers in the column {name!r}, found another string at position {row}", "covariates"
+                f"expected numbers in the column {name!r}, found text that is no number at position {row}", "covariates"
             ) from None
 
 
@@ -322,7 +322,7 @@ def index_of(texts: object) -> Any:
         return None
     index = (texts.texts if isinstance(texts, TextsInMemory) else cast(Frame, texts)).index
     if not index.is_unique:
-        label = index[index.duplicated()][0]
+        label = index[index.duplicated()].tolist()[0]  # a value of Python, which is shown as it is written
         warnings.warn(
             f"the frame's index is not unique (label {label!r}): results are in the order of its rows, but a join by "
             "the index would repeat rows; reset_index() numbers them",

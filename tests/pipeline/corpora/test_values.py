@@ -266,7 +266,10 @@ def test_frames__have_periods_times_and_signs_as_files_have(tmp_path):
         scheduler="serial",
     )
     assert model is not None
-    for wrong, message in (("x", "found another string at position 1"), (["x"], "found list at position 1 after str")):
+    for wrong, message in (
+        ("x", "found text that is no number at position 1"),
+        (["x"], "found list at position 1 after str"),
+    ):
         with pytest.raises(OptionError, match=message):
             table_of(pd.DataFrame({"text": ["a", "b"], "n": ["1", wrong]}), {"text": "text", "n": "covariates"})
     nested = pa.table({"text": ["aa", "bb"], "tag": [[["x"]], []]})
