@@ -90,7 +90,7 @@ def test_containers_of_counts__are_refused_with_what_to_pass(counts):
         estimator.transform,
         estimator.score,
     ):
-        with pytest.raises(ValueError, match="found Annotated; pass its matrix of counts"):
+        with pytest.raises(ValueError, match=r"found Annotated; pass its matrix of counts, or its to_adata\(\)"):
             call(Annotated(counts))
         with pytest.raises(ValueError, match="expected an array, a sparse matrix, a frame or a corpus, found Endless"):
             call(Endless())

@@ -57,8 +57,8 @@ def test_homes__are_the_workers_that_are_ready_and_stay(steps):
 
 
 def test_equal_versions__are_fine():
-    require_same_versions({"tcp://a": OWN, "tcp://b": {**OWN, "dask": "1"}}, OWN)
-    require_release("tcp://s", {"packages": get_versions(packages=["collapsium"])["packages"]})
+    assert require_same_versions({"tcp://a": OWN, "tcp://b": {**OWN, "dask": "1"}}, OWN) is None
+    assert require_release("tcp://s", {"packages": get_versions(packages=["collapsium"])["packages"]}) is None
 
 
 @pytest.mark.parametrize(

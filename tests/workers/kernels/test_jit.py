@@ -140,7 +140,8 @@ from collapsium.workers.kernels.prediction import pair_probability
 pair_probability.compile()
 print("scipy.linalg" in sys.modules)
 import numba, numpy as np
-print(numba.njit(lambda a, b: a @ b + np.linalg.inv(a))(np.eye(2), np.ones((2, 2))).sum())
+product = numba.njit(lambda a, b: a @ b + np.linalg.inv(a))
+print(product(np.eye(2), np.ones((2, 2))).sum(), np.array(numba.njit(lambda a: np.cov(a))(np.eye(2))).sum())
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["False", "6.0"]
+    assert run.stdout.split() == ["False", "6.0", "0.0"]

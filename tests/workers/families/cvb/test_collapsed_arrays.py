@@ -31,13 +31,13 @@ def state():
 
 
 def check(global_state):
-    HdpGlobalState.checked(global_state.to_arrays(), CheckContext({}), "global_state")
+    return HdpGlobalState.checked(global_state.to_arrays(), CheckContext({}), "global_state")
 
 
 def test_distinct_topics__are_sound():
     documents = state()
-    check(documents)
-    check(replace(documents, moves=None))
+    assert check(documents).moves is not None
+    assert check(replace(documents, moves=None)).moves is None
 
 
 def test_topics_that_occur_twice__are_refused():
