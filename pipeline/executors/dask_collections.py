@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -15,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse
 from dask.callbacks import Callback
+from dask.system import CPU_COUNT
 
-from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ClientOrCluster, Scheduler
+from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ClientOrCluster, Scheduler, as_scheduler
 from collapsium.storage.errors import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Collection: TypeAlias = Any  # A collection of Dask, or a part of it
+STOP_SECONDS = 60.0  # Longest wait for partitions that are being computed when another one fails
 
 
 def compute_partitions(
@@ -41,22 +44,43 @@ def compute_partitions(
     call, shared = dask.delayed(_applied, pure=False), dask.delayed(tuple(arguments), traverse=False)
     calls = [call(function, part, number, shared) for number, part in enumerate(parts)]
     with client_of(scheduler) as client:
-        if client is not None and done is not None:
+        if client is not None:
             return _collected(client, calls, done)
-        with contextlib.nullcontext() if done is None else _calling(done, {call.key for call in calls}):
-            return list(dask.compute(*calls, scheduler=client))
+        with _threads(), contextlib.nullcontext() if done is None else _calling(done, {call.key for call in calls}):
+            return list(dask.compute(*calls))
 
 
-def _collected(client: distributed.Client, calls: Sequence[Collection], done: Callable[[T], None]) -> list[T]:
+def _collected(client: distributed.Client, calls: Sequence[Collection], done: Callable[[T], None] | None) -> list[T]:
     """Return the results of delayed calls in their order, after each was passed to `done`."""
     futures: list[distributed.Future] = client.compute(calls)
     try:
         for future in distributed.as_completed(futures):
-            done(future.result())
+            result = future.result()
+            if done is not None:
+                done(result)
         return list(client.gather(futures))
     except BaseException:
-        client.cancel(futures)
+        _stop(client, futures)
         raise
+
+
+def _stop(client: distributed.Client, futures: Sequence[distributed.Future]) -> None:
+    """Cancel calls that no worker has, and wait for the others, which may still write files that are then removed."""
+    with contextlib.suppress(OSError, TimeoutError, distributed.CancelledError):
+        begun = {key for keys in client.processing().values() for key in keys}
+        client.cancel([future for future in futures if future.key not in begun])
+        distributed.wait([future for future in futures if future.key in begun], timeout=STOP_SECONDS)
+
+
+@contextlib.contextmanager
+def _threads() -> Iterator[None]:
+    """Let Dask's threads, if it uses them, end before an error is raised, as they may still write files."""
+    others = dask.config.get("scheduler", None) not in (None, "threads", "threading")
+    if others or dask.config.get("pool", None) is not None:
+        yield
+        return
+    with ThreadPoolExecutor(dask.config.get("num_workers", None) or CPU_COUNT) as pool, dask.config.set(pool=pool):
+        yield
 
 
 def _calling(done: Callable[[T], None], keys: Set[object]) -> Callback:
@@ -142,9 +166,10 @@ def is_overridden() -> bool:
 
 @contextlib.contextmanager
 def client_of(scheduler: Scheduler) -> Iterator[distributed.Client | None]:
-    """Yield a client of a scheduler; None for Dask's choice, its active client or threads."""
+    """Yield a client of a scheduler, or for a local one the active client; None without one, or if it is overridden."""
     if not isinstance(scheduler, ClientOrCluster) and scheduler in LOCAL_SCHEDULERS:
-        yield None
+        active = None if is_overridden() else as_scheduler(None)
+        yield active.source if isinstance(active, ClientOrCluster) else None
     elif isinstance(scheduler, ClientOrCluster) and isinstance(scheduler.source, distributed.Client):
         _ = scheduler.address  # Raises an error if the client is closed
         yield scheduler.source

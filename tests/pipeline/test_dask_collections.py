@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import time
 
 import dask
 import narwhals as nw
@@ -23,6 +24,7 @@ from collapsium.pipeline.executors import dask_collections  # noqa: E402
 from collapsium.pipeline.executors.schedulers import as_scheduler  # noqa: E402
 from collapsium.pipeline.monitoring import progress  # noqa: E402
 from collapsium.storage.errors import InputError, OptionError  # noqa: E402
+from tests.waiting import wait_until  # noqa: E402
 
 TEXTS = ["cats and dogs purr" if n % 2 else "stocks and bonds rise" for n in range(12)]
 HOW = {"family": "lda", "topics": 2, "iterations": 2}
@@ -48,7 +50,7 @@ def client():
     """An active client of a cluster of threads of this process."""
     with (
         distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None, protocol="tcp://"
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None, protocol="tcp://"
         ) as cluster,
         distributed.Client(cluster) as active,
     ):
@@ -98,6 +100,27 @@ def test_progress__counts_partitions_and_their_documents(distributed, client, tm
         *(f"reading documents: {done} of 3 partitions, {4 * done} documents" for done in (1, 2, 3)),
         *(f"reading documents: {done} of 2 partitions, {6 * done} documents" for done in (1, 2)),
     ]
+
+
+def _begin_and_end(_part, number, place):
+    if not number:
+        wait_until(lambda: any(place.iterdir()))
+        raise ValueError("the first partition")
+    (place / f"{number}.begun").touch()
+    time.sleep(0.2)
+    (place / f"{number}.ended").touch()
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_a_partition_that_fails__waits_for_those_that_have_begun(distributed, client, tmp_path):
+    parts = db.from_sequence(range(6), npartitions=6).to_delayed()
+    default = client.as_current() if distributed else dask.config.set(scheduler="threads", num_workers=2)
+    with default, pytest.raises(ValueError, match="the first partition"):
+        dask_collections.compute_partitions(parts, _begin_and_end, (tmp_path,), "threads")
+    at_once = names(tmp_path)
+    time.sleep(0.5)
+    assert names(tmp_path) == at_once
+    assert len([name for name in at_once if "begun" in name]) == len([name for name in at_once if "ended" in name])
 
 
 def test_transform__of_partitions_is_lazy_and_keeps_the_index(model):
