@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Number, OutFloat64Vector, UInt64Vector
-from collapsium.workers.kernels.jit import helper, kernel
+from collapsium.workers.kernels.argument_types import Array, Number
+from collapsium.workers.kernels.jit import helper
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -29,13 +29,3 @@ def uniform(key: Array, number: int) -> Number:
     """Return a stream's number `number`, uniform on [0, 1) in steps of 2^-53."""
     bits = mixed(key[1] ^ mixed(key[0] + np.uint64(number) * _STEP))
     return np.float64(bits >> _UNUSED) * _UNIT
-
-
-@kernel
-def uniforms(key: UInt64Vector, first: int, numbers: OutFloat64Vector) -> None:
-    """Fill `numbers` with a stream's numbers from `first` on; twin: `naive.random.uniform`.
-
-    Shapes: `key` (2,); `numbers` (n,).
-    """
-    for place in range(numbers.size):
-        numbers[place] = uniform(key, first + place)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from collapsium.workers.kernels.argument_types import Float64Vector, OutFloat64Vector
+from collapsium.workers.kernels.argument_types import OutFloat64Vector
 from collapsium.workers.kernels.jit import helper, kernel
 
 _ENOUGH = 10.0
@@ -92,24 +92,10 @@ def derivatives(x: float) -> tuple[float, float, float, float]:
     bend = 2.0 - t * (1.0 - t * (4 / 3 - t * (3.0 - t * (10.0 - t * (691 / 15)))))
     return (
         _far_digamma(x) - first,
-        (1.0 + 0.5 * r + t * series * x) * r + second if False else r + 0.5 * t + r * t * series + second,
+        r + 0.5 * t + r * t * series + second,
         _far_tetragamma(x) - third,
         2.0 * r * t + 3.0 * t * t + r * t * t * bend + fourth,
     )
-
-
-@kernel
-def polygammas(x: Float64Vector, first: OutFloat64Vector, second: OutFloat64Vector, third: OutFloat64Vector) -> None:
-    """Fill `first`, `second` and `third` with digamma, trigamma and tetragamma of `x`.
-
-    Equivalent to ``scipy.special.polygamma(n, x)`` for n = 0, 1, 2.
-
-    Shapes: `x`, `first`, `second`, `third` (n,).
-    """
-    for i in range(x.size):
-        first[i] = digamma(x[i])
-        second[i] = trigamma(x[i])
-        third[i] = tetragamma(x[i])
 
 
 @kernel

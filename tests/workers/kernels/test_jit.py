@@ -53,7 +53,7 @@ def test_helpers__are_always_inlined():
             active_selection.select,
             active_carry.carry,
             active_sums.active_tables,
-            stirling.ratios_at,
+            stirling.fill_ratios,
             words.topic_totals,
         ],
         retained=(1, 4, 5, 6),
@@ -114,22 +114,19 @@ def test_target__is_the_one_that_the_environment_names(target_of, monkeypatch):
 OTHERS = """
 import numba, numpy as np
 numba.njit("f8(f8)")(lambda x: x + 1.0)  # sets the compiler to this machine's processor
-from collapsium.workers.kernels import special
-made = [np.empty(50) for _ in range(3)]
-special.polygammas(np.linspace(0.1, 5.0, 50), *made)
-print(special.polygammas._compiled.stats.cache_hits.total(), *(float(one.sum()).hex() for one in made))
+from collapsium.workers.kernels.networks import stirling
+table = np.empty(435)
+stirling.fill_ratios(0.3, 1, 30, table)
+print(stirling.fill_ratios._compiled.stats.cache_hits.total(), float(table.sum()).hex())
 """
 
 
 def test_kernels__have_the_same_machine_code_where_other_code_was_compiled_before(tmp_path):
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0"}
     done = subprocess.run([sys.executable, "-c", OTHERS], env=env, capture_output=True, text=True, check=True)
-    outputs = [np.empty(50) for _ in range(3)]
-    special.polygammas(np.linspace(0.1, 5.0, 50), *outputs)
-    assert done.stdout.split() == [
-        "1",
-        *(float(array.sum()).hex() for array in outputs),
-    ]  # 1: as a process of its own made it
+    table = np.empty(435)
+    stirling.fill_ratios(0.3, 1, 30, table)
+    assert done.stdout.split() == ["1", float(table.sum()).hex()]  # 1: as a process of its own made it
 
 
 @pytest.mark.skipif(module.INTERPRETED, reason="the compiler is off")

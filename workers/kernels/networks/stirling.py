@@ -23,7 +23,7 @@ import math
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Float64Vector, Int64Vector, OutFloat64Vector
+from collapsium.workers.kernels.argument_types import OutFloat64Vector
 from collapsium.workers.kernels.jit import helper, kernel
 
 _MIN_LOG_WEIGHT = -34.0  # Logarithm of a point's weight beside the first, below which the integrals end
@@ -145,23 +145,3 @@ def fill_ratios(a: float, begin: int, end: int, table: OutFloat64Vector) -> None
                 table[row + t - 2] = above * last / (1.0 + (m - (t - 1) * a) * last)
         left = 0.0 if m == 1 else 1.0 / table[before + m - 2]
         table[row + m - 1] = 1.0 / (left + m - m * a)
-
-
-@kernel
-def ratios_at(table: Float64Vector, a: float, m: Int64Vector, t: Int64Vector, ratios: OutFloat64Vector) -> None:
-    """Fill `ratios` with V^m_t; twin: exact fractions in its tests.
-
-    Shapes: `table` (size,); `m`, `t`, `ratios` (n,).
-    """
-    for i in range(m.size):
-        ratios[i] = stirling_ratio(table, a, m[i], t[i])
-
-
-@kernel
-def log_stirlings(table: Float64Vector, a: float, m: Int64Vector, t: Int64Vector, logs: OutFloat64Vector) -> None:
-    """Fill `logs` with log S^m_t; -inf where it is 0.
-
-    Shapes: `table` (size,); `m`, `t`, `logs` (n,).
-    """
-    for i in range(m.size):
-        logs[i] = log_stirling(table, a, m[i], t[i])

@@ -152,8 +152,8 @@ def test_draw_topics__equals_its_twin(sample):
 
 
 def test_numbers__equal_their_twin_and_are_uniform():
-    key, numbers = Stream(3, "numbers").key(), np.empty(4000)
-    random.uniforms(key, 10, numbers)
+    key = Stream(3, "numbers").key()
+    numbers = np.array([random.uniform(key, 10 + n) for n in range(4000)])
     np.testing.assert_array_equal(numbers[:50], [uniform(key, 10 + n) for n in range(50)])
     tallied = np.histogram(numbers, bins=20, range=(0.0, 1.0))[0]
     assert ((tallied - 200.0) ** 2 / 200.0).sum() < 43.8  # a chance of 0.001 with 19 degrees of freedom

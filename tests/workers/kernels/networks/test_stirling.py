@@ -11,7 +11,7 @@ from scipy.special import gammaln, gammasgn
 
 from collapsium.workers.families.networks import sampled as sampler
 from collapsium.workers.families.networks.sampled import tables_for
-from collapsium.workers.kernels.networks.stirling import fill_ratios, log_stirlings, ratios_at
+from collapsium.workers.kernels.networks.stirling import fill_ratios, log_stirling, stirling_ratio
 
 pytestmark = pytest.mark.kernels
 
@@ -48,10 +48,8 @@ def second(a, m):
 
 
 def ratios(table, a, m, t):
-    m, t = (numbers.ravel().copy() for numbers in np.broadcast_arrays(np.int64(m), np.int64(t)))
-    found = np.empty(m.size)
-    ratios_at(table, float(a), m, t, found)
-    return found
+    pairs = zip(*map(np.ravel, np.broadcast_arrays(np.int64(m), np.int64(t))), strict=True)
+    return np.array([stirling_ratio(table, float(a), *pair) for pair in pairs])
 
 
 def table_to(a, end):
@@ -106,16 +104,13 @@ def test_ratios__no_more_tables_than_customers():
 def test_log_stirling__is_the_logarithm_of_exact_fractions(a):
     rows, table = exact(a, 200), table_to(a, 30)
     m, t = np.tril_indices(36)
-    found = np.empty(m.size)
-    log_stirlings(table, float(a), m, t, found)
-    for i, j, value in zip(m, t, found, strict=True):
+    for i, j in zip(m, t, strict=True):
+        value = log_stirling(table, float(a), i, j)
         if rows[i][j]:
             assert value == pytest.approx(math.log(rows[i][j]) - (i - j) * math.log(a.denominator), rel=1e-8, abs=1e-8)
         else:
             assert value == -math.inf
-    none = np.empty(1)
-    log_stirlings(table, float(a), np.array([2]), np.array([3]), none)
-    assert none[0] == -math.inf
+    assert log_stirling(table, float(a), 2, 3) == -math.inf
 
 
 @pytest.fixture
