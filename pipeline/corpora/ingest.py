@@ -271,14 +271,9 @@ def _partitions(
         require_shared(folder, scheduler, None, target=Folder(corpus).url, option="corpus")
         optional = () if options.id else (ID,)
         dask, arguments = dask_collections(), (folder, fields, optional)
-        parts, rows = dask.partitions(texts), list[int]()
-
-        def show(documents: int) -> None:
-            rows.append(documents)
-            # A caller's function counts the documents as they are ingested, after all partitions are computed.
-            if isinstance(progress, Counter):
-                progress.partitions(len(rows), len(parts), sum(rows))
-
+        parts = dask.partitions(texts)
+        # A caller's function counts the documents as they are ingested, after all partitions are computed.
+        show = progress.of_partitions(len(parts)) if isinstance(progress, Counter) else silent
         if not sum(dask.compute_partitions(parts, write_partition, arguments, scheduler, show)):
             raise OptionError("expected at least one text")
         yield folder.address

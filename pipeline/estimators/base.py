@@ -49,7 +49,7 @@ from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import Measure, RankOptions
 from collapsium.pipeline.models.registry import make_options
 from collapsium.pipeline.models.topics import word_scores
-from collapsium.pipeline.monitoring.progress import counter_here, iteration_here, shown, silenced
+from collapsium.pipeline.monitoring.progress import counter_here, iteration_here, partitions_here, shown, silenced
 from collapsium.pipeline.options import python_number, python_value
 from collapsium.pipeline.outputs import TEMPORARY
 from collapsium.storage.building.chunks import Chunk, write_table
@@ -541,7 +541,15 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         with created(target) as folder:
             scratch = folder / SCRATCH
             dask, arguments = dask_collections(), (scratch, self._row_reading())
-            blocks = dask.compute_partitions(dask.row_blocks(X), _write_block, arguments, scheduler)
+            parts = dask.row_blocks(X)
+            show = partitions_here("reading documents", len(parts))
+            blocks = dask.compute_partitions(
+                parts,
+                _write_block,
+                arguments,
+                scheduler,
+                lambda block: show(sum(record.documents for record in block.records)),
+            )
             records, numberings, first = list[ChunkRecord](), list[tuple[tuple[str, int, int], ...]](), 0
             for record in (record for block in blocks for record in block.records):
                 block_columns = {name: column.slice(first, record.documents) for name, column in extras.items()}
@@ -659,10 +667,11 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             blocks, bounds = dask.aligned_blocks(rows, FOLD_IN_DOCUMENTS, scheduler)
             _require_rows(extras, bounds[-1])
             arguments = (bounds, self._row_reading(), task, fitted, extras)
-            for results in dask.compute_partitions(blocks, _results_of_block, arguments, scheduler):
-                yield from results
+            show = partitions_here("inferring proportions", len(blocks))
+            parts = dask.compute_partitions(blocks, _results_of_block, arguments, scheduler, lambda part: show(part[0]))
+            yield from (result for _, results in parts for result in results)
             return
-        count = counter_here("documents")
+        count = counter_here("inferring proportions")
 
         threads = self._threads()
         executor: Executor = SerialExecutor() if threads == 1 else ThreadExecutor(threads)
@@ -912,15 +921,15 @@ def _results_of_block(
     task: Task[T],
     fitted: Fitted,
     extras: Mapping[str, pa.Array],
-) -> list[T]:
-    """Return the results of a task for the chunks of a block, whose rows begin and end at `bounds`."""
+) -> tuple[int, list[T]]:
+    """Return the documents of a block, which begin and end at `bounds`, and the results of a task for its chunks."""
     results, (first, last) = list[T](), bounds[number : number + 2]
     block_extras = {name: column.slice(first, last - first) for name, column in extras.items()}
     chunks = reading.chunks(block, FOLD_IN_DOCUMENTS, first)
     for documents in with_fields(chunks, block_extras) if block_extras else chunks:
         results.append(task(fitted, first // FOLD_IN_DOCUMENTS, first, documents))
         first += len(documents)
-    return results
+    return last - bounds[number], results
 
 
 def _proportions(fitted: Fitted, number: int, _first: int, documents: Documents) -> npt.NDArray[np.float64]:

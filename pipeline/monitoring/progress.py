@@ -204,9 +204,16 @@ class Counter:
         """Show a number."""
         self._line.update(f"{self._activity}: {number:,} {self._unit}")
 
-    def partitions(self, done: int, total: int, number: int) -> None:
-        """Show how many partitions of a Dask collection were computed, and the number in them."""
-        self._line.update(f"{self._activity}: {done:,} of {counted(total, 'partition')}, {number:,} {self._unit}")
+    def of_partitions(self, partitions: int) -> Counting:
+        """Return a function that shows how many partitions of a Dask collection are done, given the number in each."""
+        numbers = list[int]()
+
+        def show(number: int) -> None:
+            numbers.append(number)
+            done = f"{len(numbers):,} of {counted(partitions, 'partition')}"
+            self._line.update(f"{self._activity}: {done}, {sum(numbers):,} {self._unit}")
+
+        return show
 
 
 class CompilationInLine(logging.Handler):
@@ -313,6 +320,12 @@ def counter_here(activity: str, unit: str = "documents") -> Counting:
     """Return a function that shows a number in the line of the caller; a silent one if there is none."""
     line = _line_here()
     return silent if line is None else line.counter(activity, unit)
+
+
+def partitions_here(activity: str, partitions: int) -> Counting:
+    """Return a function that shows partitions in the line of the caller, given the number of documents in each."""
+    line = _line_here()
+    return silent if line is None else line.counter(activity).of_partitions(partitions)
 
 
 def iteration_here() -> Callable[[str, int, int], None]:

@@ -96,9 +96,13 @@ def test_progress__counts_partitions_and_their_documents(distributed, client, tm
     with dask.config.set(scheduler=None if distributed else "synchronous"):
         ingest(dd.from_pandas(FRAME, npartitions=3), tmp_path / "corpus", text="body", scheduler=scheduler)
         fit(db.from_sequence(TEXTS, npartitions=2), tmp_path / "run", **HOW, scheduler=scheduler)
+        counts = dd.from_pandas(COUNTS, npartitions=2)
+        CollapsedLDA(2, max_iter=2, scheduler=scheduler).fit(counts).score(counts)
     assert [text for text in texts if "partition" in text] == [
         *(f"reading documents: {done} of 3 partitions, {4 * done} documents" for done in (1, 2, 3)),
         *(f"reading documents: {done} of 2 partitions, {6 * done} documents" for done in (1, 2)),
+        *(f"reading documents: {done} of 2 partitions, {10 * done} documents" for done in (1, 2)),
+        "inferring proportions: 1 of 1 partition, 20 documents",
     ]
 
 
