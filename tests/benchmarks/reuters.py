@@ -2,7 +2,8 @@
 
 Teh, Kurihara and Welling (2007) compare on the news whose topics have more than 300 documents each. With ``--modapte
 test.jsonl``, the training and the test part of the split that is called ModApte, of the documents that have topics, each
-with its topics and places.
+with its topics and places. With ``--octis FOLDER``, two data sets for ``tests.benchmarks.topics``: the news of one
+topic alone, and their titles as short texts.
 """
 
 import argparse
@@ -13,11 +14,16 @@ import tarfile
 from collections import Counter
 from pathlib import Path
 
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS as STOP
+
 DOCUMENT = re.compile(r"<REUTERS [^>]*NEWID=\"(\d+)\".*?</REUTERS>", re.DOTALL)
 TOPICS, PLACES = (re.compile(f"<{name}>(.*?)</{name}>") for name in ("TOPICS", "PLACES"))
 PART = re.compile(r"<REUTERS TOPICS=\"YES\" LEWISSPLIT=\"(TRAIN|TEST)\"")
 NAME = re.compile(r"<D>(.*?)</D>")
 PARTS = re.compile(r"<(TITLE|BODY)>(.*?)</\1>", re.DOTALL)
+WORD = re.compile(r"[a-z]{3,}")
+MIN_DOCUMENTS = 5
+"""Documents in which a word of an OCTIS data set occurs at least."""
 
 
 def documents(archive):
@@ -40,6 +46,7 @@ def main():
     parser.add_argument(
         "--modapte", type=Path, metavar="TEST", help="file for the test part; LINES is the training part"
     )
+    parser.add_argument("--octis", type=Path, metavar="FOLDER", help="folder of data sets; LINES is not written")
     parser.add_argument("--more-than", type=int, default=300, help="documents of a topic (default: 300)")
     arguments = parser.parse_args()
     found = [document for document in documents(arguments.archive) if document[2].strip()]
@@ -51,6 +58,12 @@ def main():
         return
     counts = Counter(topic for newswire in found for topic in set(newswire[1]))
     frequent = {topic for topic, count in counts.items() if count > arguments.more_than}
+    if arguments.octis:
+        alone = [newswire for newswire in found if len(newswire[1]) == 1 and newswire[1][0] in frequent]
+        write_octis(arguments.octis / "Reuters", alone, lambda text: text)
+        write_octis(arguments.octis / "Reuters-titles", alone, lambda text: text.partition("\n")[0])
+        print(f"{len(alone)} documents of {len({newswire[1][0] for newswire in alone})} topics in {arguments.octis}")
+        return
     kept = write(arguments.lines, [newswire for newswire in found if frequent & set(newswire[1])], False)
     print(f"{kept} documents of {', '.join(sorted(frequent))}")
 
@@ -62,6 +75,17 @@ def write(path, kept, labelled):
             more = {"topics": topics, "places": places} if labelled else {}
             lines.write(json.dumps({"id": str(number), "text": text, **more}) + "\n")
     return len(kept)
+
+
+def write_octis(folder, kept, part_of):
+    """Write a part of each text in the format of OCTIS, with the topic as label; every document is fitted and measured."""
+    texts = [[word for word in WORD.findall(part_of(text).lower()) if word not in STOP] for _, _, text, _, _ in kept]
+    counts = Counter(word for text in texts for word in set(text))
+    words = sorted(word for word, count in counts.items() if count >= MIN_DOCUMENTS)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocabulary.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    rows = (f"{' '.join(text)}\ttrain\t{newswire[1][0]}" for text, newswire in zip(texts, kept, strict=True))
+    (folder / "corpus.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -114,14 +114,15 @@ def fit_other(place: Path, library: str, limit: float) -> tuple[list[Point], Flo
     began = processor_seconds()
     peer = PEERS[library](data, SimpleNamespace(topics=TOPICS, workers=1, seed=1, **SETTINGS))
     build_seconds, spent, done = processor_seconds() - began, 0.0, 0
-    # The first iteration shows how many there is time for.
-    for _ in range(2):
-        more = max(round((limit - build_seconds) / (spent / done)), 1) - done if done else 1
-        if more > 0:
-            began = processor_seconds()
-            peer.step(more)
-            took, done = processor_seconds() - began, done + more
-            spent = took if library in RESTARTS else spent + took
+    # The first iterations take longer, so each step shows anew how many more there is time for. A library that begins
+    # again at each step (`RESTARTS`) gets two.
+    more, steps, again = 1, 0, library in RESTARTS
+    while more > 0 and not (again and steps == 2):
+        began = processor_seconds()
+        peer.step(more)
+        took, done, steps = processor_seconds() - began, done + more, steps + 1
+        spent = took if again else spent + took
+        more = int((limit - build_seconds - spent) * more / took)
     theta, phi = peer.estimate()
     return [(done, build_seconds + spent, score_of(held, probabilities(held, theta, phi)))], theta
 
