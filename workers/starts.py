@@ -315,10 +315,10 @@ def shares_above(
     for low in range(0, documents, settings.block):
         shares = block(low, min(settings.block, documents - low))
         least: Floats = np.float32(settings.min_share) * shares.max(axis=1, initial=0.0)
-        many = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.most_shares)
-        if many.size:
+        crowded = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.most_shares)
+        if crowded.size:
             place = shares.shape[1] - settings.most_shares
-            least[many] = np.partition(shares[many], place, axis=1)[:, place]
+            least[crowded] = np.partition(shares[crowded], place, axis=1)[:, place]
         owner, cluster = np.nonzero((shares > 0.0) & (shares >= least[:, None]))
         owners.append(owner + low)
         chosen.append(cluster)

@@ -397,10 +397,10 @@ class DaskExecutor:
         failed = {address: result for address, result in results.items() if isinstance(result, Exception)}
         if failed:
             signs = self._signs()
-            gone = {address for address in failed if signs is not None and address not in signs[1]}
+            departed = {address for address in failed if signs is not None and address not in signs[1]}
             leaving = {address for address, sign in (signs[1] if signs else {}).items() if sign.leaving}
             for address, error in failed.items():
-                if address not in gone | leaving:
+                if address not in departed | leaving:
                     raise error
         return [result for result in results.values() if not isinstance(result, Exception)]
 

@@ -205,7 +205,7 @@ def _largest_bits(dtype: DType, limit: float) -> int:
 
 @functools.cache
 def _dtypes(names: tuple[str, ...]) -> tuple[DType, ...]:
-    """Return the types of numbers of some names."""
+    """Return the number types that have these names."""
     return tuple(np.dtype(name) for name in names)
 
 

@@ -109,7 +109,7 @@ class StartSource:
             )
 
     def record(self) -> dict[str, object]:
-        """Return the start as `run.json` has it."""
+        """Return the initialisation as `run.json` records it."""
         record: dict[str, object] = {"kind": self.kind}
         if self.kind == FILE_START:
             record |= {"url": self.url, "digest": self.digest}
