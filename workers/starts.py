@@ -358,7 +358,7 @@ class QuickClusterSettings:
     words: ClusterSettings = field(
         default=ClusterSettings(iterations=5, candidates=3, sharpness=6.0, min_share=0.02, most_shares=16)
     )
-    # Different words of a document, on average, below which documents themselves are clustered: they are of few topics
+    # Mean number of different words per document below which documents are clustered directly: they have few topics
     short: float = 64.0
     # Words of a cluster, on average, below which documents are clustered too: so few words are no topic. (With 7, on
     # KOS with 1000 topics, fits end lower by 0.025; with 11 to 17 as high.)

@@ -317,7 +317,7 @@ class DaskExecutor:
                 self._waiting -= 1
 
     def _take_turns(self, interval: float, *, first: bool) -> None:
-        """Check the cluster, unless another waiting thread has just done so; a thread alone begins a new wait."""
+        """Check the cluster, unless another waiting thread has just done so; a thread that waits alone begins anew."""
         with self._looking:
             alone = self._waiting == 1
             if not alone and time.monotonic() - self._looked < interval / 2:
