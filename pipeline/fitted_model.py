@@ -291,7 +291,7 @@ class Model:
         ours, place = self._opened, theirs.folder.url
         if theirs.record.vocabulary.words_sha256 != ours.record.vocabulary.words_sha256:
             raise MismatchError(f"{place}: its vocabulary differs from this model's; compare models of the same words")
-        pairs = {topic: (match, 1.0 - far) for topic, match, far in matched(ours, theirs)}
+        pairs = {topic: (match, 1.0 - distance) for topic, match, distance in matched(ours, theirs)}
         before = {topic.id: topic for topic in topics(theirs)}
         rows = []
         for topic in topics(ours):

@@ -454,14 +454,14 @@ def _without(
     terms = []
     for term in parsed:
         names = [formula.fields[int(number)][0] for number in _PLACEHOLDER.findall(str(term))]
-        many = [name for name in names if name in shrunken]
-        if many and len(names) > 1:
+        shrunken_names = [name for name in names if name in shrunken]
+        if shrunken_names and len(names) > 1:
             raise OptionError(
-                f"{many[0]!r} has {len(shrunken[many[0]]):,} levels; a field of more than {MAX_FIXED} must be "
-                f"a separate term, as in + {many[0]}",
+                f"{shrunken_names[0]!r} has {len(shrunken[shrunken_names[0]]):,} levels; a field of more than "
+                f"{MAX_FIXED} must be a separate term, as in + {shrunken_names[0]}",
                 "formula",
             )
-        terms += [] if many else [term]
+        terms += [] if shrunken_names else [term]
     return formulaic.Formula(terms) if shrunken else parsed
 
 

@@ -182,9 +182,9 @@ class HostState:
 
 
 class Held:
-    """The states of a host as the result of a task, which pickles as the local states of that moment.
+    """The states of a host as the result of a task; pickling it gives the local states at that moment.
 
-    So the scheduler moves them to another worker when a worker retires, and need not know about turns.
+    The scheduler can therefore move them to another worker when a worker retires, without knowing about turns.
     """
 
     def __init__(self, token: str, home: int, states: dict[int, HostState]) -> None:

@@ -315,10 +315,10 @@ def shares_above(
     for low in range(0, documents, settings.block):
         shares = block(low, min(settings.block, documents - low))
         least: Floats = np.float32(settings.min_share) * shares.max(axis=1, initial=0.0)
-        many = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.most_shares)
-        if many.size:
+        crowded = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.most_shares)
+        if crowded.size:
             place = shares.shape[1] - settings.most_shares
-            least[many] = np.partition(shares[many], place, axis=1)[:, place]
+            least[crowded] = np.partition(shares[crowded], place, axis=1)[:, place]
         owner, cluster = np.nonzero((shares > 0.0) & (shares >= least[:, None]))
         owners.append(owner + low)
         chosen.append(cluster)
@@ -358,7 +358,7 @@ class QuickClusterSettings:
     words: ClusterSettings = field(
         default=ClusterSettings(iterations=5, candidates=3, sharpness=6.0, min_share=0.02, most_shares=16)
     )
-    # Different words of a document, on average, below which documents themselves are clustered: they are of few topics
+    # Mean number of different words per document below which documents are clustered directly: they have few topics
     short: float = 64.0
     # Words of a cluster, on average, below which documents are clustered too: so few words are no topic. (With 7, on
     # KOS with 1000 topics, fits end lower by 0.025; with 11 to 17 as high.)

@@ -3,7 +3,7 @@ Dashboard page
 ==============
 
 A Dask scheduler that runs a fit has a page ``/collapsium`` on its dashboard. It shows the score, the sizes of the
-topics, the seconds of each sweep, where the time goes, and the memory of the workers, while the fit goes on.
+topics, the seconds of each sweep, where the time goes, and the memory of the workers, while the fit runs.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -2,8 +2,8 @@
 Edited topics
 =============
 
-Two topics are merged into one, which gets a name. The map shows the topics before and after. Counts of documents and
-words add up to the same.
+Two topics are merged into one, which gets a name. The map shows the topics before and after. The counts of documents
+and words still have the same totals.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -26,7 +26,7 @@ fit(
 plot("library", "before.svg", what=["map"])
 
 # %%
-# The second and the third topic are merged. On the command line it is
+# This merges the second and the third topic. The same on the command line:
 # ``collapsium edit library edited --merge ...,... --rename ...=merged``.
 
 _, second, third, *_ = [topic.id for topic in topics("library")]

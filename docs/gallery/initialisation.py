@@ -2,8 +2,8 @@
 Initialisation of a fit
 =======================
 
-A fit begins with the proportions of its documents that ``init`` names: random ones, a mixture's, or clusters. The
-picture shows how soon each fit predicts held-out tokens.
+A fit starts from the document proportions that ``init`` selects: random proportions, components of a mixture, or
+clusters. The picture shows how quickly each fit learns to predict held-out tokens.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -25,7 +25,7 @@ colours = {
     "quick-clusters": "#E69F00",
     "clusters": "#D55E00",
 }
-for start, colour in colours.items():
+for init, colour in colours.items():
     scores = []
 
     def collect(event, scores=scores):
@@ -33,13 +33,13 @@ for start, colour in colours.items():
         if event["event"] == "iteration" and "score" in event:
             scores.append(event["score"])
 
-    given = {"family": "lda", "topics": 20, "iterations": 40, "inverse_temperature": 1.0, "seed": 3}
-    fit("train", start, heldout="heldout", init=start, sinks=[collect], **given)
-    axis.plot(range(1, len(scores) + 1), scores, color=colour, label=start)
+    options = {"family": "lda", "topics": 20, "iterations": 40, "inverse_temperature": 1.0, "seed": 3}
+    fit("train", init, heldout="heldout", init=init, sinks=[collect], **options)
+    axis.plot(range(1, len(scores) + 1), scores, color=colour, label=init)
 axis.set_xlabel("iteration")
 axis.set_ylabel("held-out score (nats per token)")
 axis.spines[["top", "right"]].set_visible(False)
-axis.legend(title="start", frameon=False, loc="lower right")
+axis.legend(title="initialisation", frameon=False, loc="lower right")
 plt.show()
 
 # %%
@@ -48,6 +48,6 @@ plt.show()
 
 weak = fit("train", "weak", family="lda", topics=20, iterations=20, init="clusters")
 strong = fit("train", "strong", family="lda", topics=20, iterations=20, init="clusters", init_strength=80.0)
-for name, model in (("start alone", weak), ("start that stays", strong)):
+for name, model in (("initialisation only", weak), ("initialisation as prior", strong)):
     largest = model.document_topic.max(axis=1)
     print(f"{name}: the largest topic has {largest.mean():.0%} of a document, on average")

@@ -28,7 +28,7 @@ fit(
 )
 
 # %%
-# `plot` writes PNG or SVG, by the name of the file. On the command line it is
+# `plot` writes PNG or SVG, depending on the name of the file. The same on the command line:
 # ``collapsium plot library topic_map.svg --what map``.
 
 plot("library", "topic_map.svg", what=["map"])

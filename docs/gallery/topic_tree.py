@@ -4,8 +4,7 @@ Tree of topics
 
 The nested Chinese restaurant process puts each document on a path from the root of a tree to a leaf. The root has the
 words of all documents, inner nodes the words of a broad subject, and leaves the words of a narrow one. A node shows
-its share
-of the tokens and its most probable words.
+its share of the tokens and its most probable words.
 """
 
 # sphinx_gallery_capture_repr = ()

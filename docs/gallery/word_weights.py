@@ -2,8 +2,8 @@
 Weights of words
 ================
 
-Without a list of stop words, common words fill the topics. With weights, a token counts the more, the more its word
-says about topics.
+Without a list of stop words, common words fill the topics. With weights, tokens count more if their
+word says more about topics.
 """
 
 # sphinx_gallery_capture_repr = ()
@@ -20,7 +20,7 @@ plain = fit(texts, "plain", family="lda", topics=20, iterations=60, **reading)
 weighted = fit(texts, "weighted", family="lda", topics=20, iterations=60, weights="log-tf-idf", **reading)
 
 # %%
-# The topics of three words in both fits.
+# For each of three words, the topic of each fit in which the word is most probable.
 
 figure, axes = plt.subplots(2, 3, figsize=(9, 6), layout="constrained")
 for row, (name, model) in zip(axes, {"plain": plain, "weighted": weighted}.items(), strict=True):

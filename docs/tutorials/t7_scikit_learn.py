@@ -100,6 +100,5 @@ print(f"{process.components_.shape[0]} topics")
 # Where to go next
 # ----------------
 #
-# * :doc:`/howto/migrating`: from scikit-learn's LDA, gensim and
-#   tomotopy.
+# * :doc:`/howto/migrating`: from scikit-learn's LDA to Collapsium's.
 # * :doc:`/reference/python`: all estimators and their parameters.

@@ -42,7 +42,7 @@ model = fit(
 model.topics(5)
 
 # %%
-# Four topics are enough for this page; naming them makes the figures
+# This page follows four of the twenty topics. Names make the figures
 # easier to read.
 
 names = {

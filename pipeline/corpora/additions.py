@@ -62,7 +62,7 @@ def find_earlier(manifest: Manifest, history: History, known: pa.Array, ids: pa.
 
 
 LOCK, SCRATCH = "lock", "append"
-MAX_NAMED_IDS = 5  # Ids that an error about existing documents names
+MAX_NAMED_IDS = 5  # Most ids that an error about existing documents lists
 
 
 @dataclass(frozen=True)

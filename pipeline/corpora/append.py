@@ -258,7 +258,7 @@ def _write(
     manifest, columns = corpus.manifest, corpus.manifest.vocabulary.words
     before = manifest.shards if selection.earlier is None else selection.earlier.before
     stem, _, ending = ARRAY.partition(".")
-    # Shards as large as those that there are, but not tiny ones though the corpus may have begun with few vectors.
+    # Shards as large as the existing ones, but not tiny, even if the corpus began with few vectors.
     values = min(max(*(row.tokens for row in before), MIN_SHARD_TOKENS), selection.count * columns)
     array = f"{stem}-{selection.new_sha256[:TAG]}.{ending}"
     writer = VectorWriter(folder, columns, values, array=array, behind=len(before))

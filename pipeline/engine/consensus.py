@@ -310,7 +310,7 @@ def _total(
 
 
 def _assigned(similar: Floats, first: JoinedModel, model: JoinedModel) -> tuple[Ints, Ints]:
-    """Match joined topics and a model's one to one with the largest sum of similarities; seeded ones to themselves."""
+    """Match joined topics to a model's topics, maximising the sum of similarities; seeded topics match themselves."""
     from scipy import optimize
 
     joined, topic_ids = np.asarray(first.columns)[:, np.newaxis], np.asarray(model.topics)[np.newaxis]

@@ -92,7 +92,7 @@ class EditedModel:
         return replace(self, family=family, global_state=state, counts=counts, entries=list(entries))
 
     def merged(self, topics: list[int]) -> EditedModel:
-        """Return the model with topics merged into the first of them; counts of words and documents add up."""
+        """Return the model with topics merged into the first of them; counts of words and documents are added."""
         counts, mixing = self.counts.copy(), np.eye(self.topics)
         counts[:, topics[0]] = counts[:, topics].sum(axis=1)
         counts[:, topics[1:]] = 0.0

@@ -486,10 +486,10 @@ class FitSizes:
         """
         if self.matched <= 1:
             return 1, 0.0
-        gone = sum(memory[name] for name in ("counts by words and topics", "sweeping", "local states"))
+        freed = sum(memory[name] for name in ("counts by words and topics", "sweeping", "local states"))
         task_bytes = self._largest(JOINING_COPIES, -(-self.vocabulary // self.blocks))
-        tasks = int(min(max(gone / max(task_bytes, 1.0), 1.0), self.place.threads))
-        return tasks, max(tasks * task_bytes - gone, 0.0)
+        tasks = int(min(max(freed / max(task_bytes, 1.0), 1.0), self.place.threads))
+        return tasks, max(tasks * task_bytes - freed, 0.0)
 
     def inferring(self) -> float:
         """Return the bytes of a process that folds new documents into all models of a mean.

@@ -68,7 +68,7 @@ class Turn:
 
 
 class Exchange:
-    """An exchange between the worker processes that were there when it began."""
+    """An exchange between the worker processes that were present when it began."""
 
     def __init__(self, problem: Problem, state: State, links: exchange.Links, family: exchange.AnyExchanges) -> None:
         self._problem, self.links, self._token = problem, links, secrets.token_hex(8)

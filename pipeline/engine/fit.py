@@ -148,7 +148,7 @@ class ActiveFit:
             save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
 
     def _report_cluster(self, executor: Executor, seconds: float) -> list[Event]:
-        """Send the sinks the cluster and notices about inputs and processors; return these events."""
+        """Send the sinks events about the cluster, and notices about inputs and processors; return these events."""
         cluster = initial_event(
             "cluster",
             scheduler=str(self._placement.scheduler),

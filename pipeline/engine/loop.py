@@ -630,11 +630,11 @@ class Fit:
 
 
 class _Sums:
-    """Sums of deltas in a fixed order, submitted as the deltas come, so that few deltas wait at a time.
+    """Sums of deltas in a fixed order, submitted as the deltas arrive, so that few deltas wait at a time.
 
-    Groups of neighbours are added one after another, the groups two by two, and so on up. A task adds the deltas of a
-    group that may wait at a time. If a group continues at another home, its sum so far arrives there last, and one
-    task adds all deltas of that home to it.
+    The deltas of a group of neighbouring shards are added one after another, and the groups' sums in pairs, along a
+    tree. A task adds all deltas of a group that may wait at the same time. If a group continues at another home, its
+    sum so far arrives there last, and one task adds all deltas of that home to it.
     """
 
     def __init__(self, executor: Executor, waiting: int = 1) -> None:

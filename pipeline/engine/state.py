@@ -30,12 +30,12 @@ from collapsium.workers.families.family import AnyFamily, FamilyOptions, Footpri
 from collapsium.workers.shard_loading import ShardOnDisk
 from collapsium.workers.tasks import Block, Swept, WarmSource
 
-# Sizes by which work is divided. Results depend on them, so that they never follow the cluster.
-BLOCK_BYTES = 64_000_000  # Bytes of a block's rows, of those that sweeps see
+# Sizes by which work is divided. Results depend on them, so they must not depend on the cluster.
+BLOCK_BYTES = 64_000_000  # Bytes of the rows of a block that sweeps see
 GROUP_SHARDS = 8  # Shards whose deltas are added one after another; the groups' sums are added over a tree
 # Deltas of a group that one task adds to its sum, at most: the sum is read and written once for all of them
 MOST_WAITING = 3
-WAITING_BYTES = 64_000_000  # Bytes of their rows of words, at most, unless one alone has more
+WAITING_BYTES = 64_000_000  # Most bytes of their rows, unless a single delta has more
 UNSUMMED_SHARDS = 2  # Up to this number of shards, deltas are folded in one by one instead of as a sum
 
 
@@ -51,7 +51,7 @@ def waiting_deltas(words: int, footprint: Footprint) -> int:
 
 
 def most_from_elsewhere(shards: int, homes: int) -> int:
-    """Return the most deltas of a home that wait for the sum of their group, which comes from the home before."""
+    """Return the largest number of deltas of a home that wait for their group's sum to arrive from the home before."""
     # Home h begins with shard ceil(h shards / homes); see `Problem.home`.
     firsts = [-(-home * shards // homes) for home in range(1, homes + 1)]
     waiting = (min(-first % GROUP_SHARDS, after - first) for first, after in pairwise(firsts))

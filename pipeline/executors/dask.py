@@ -317,7 +317,7 @@ class DaskExecutor:
                 self._waiting -= 1
 
     def _take_turns(self, interval: float, *, first: bool) -> None:
-        """Check the cluster, unless another waiting thread has just done so; a thread alone begins a new wait."""
+        """Check the cluster, unless another waiting thread has just done so; a thread that waits alone begins anew."""
         with self._looking:
             alone = self._waiting == 1
             if not alone and time.monotonic() - self._looked < interval / 2:
@@ -397,10 +397,10 @@ class DaskExecutor:
         failed = {address: result for address, result in results.items() if isinstance(result, Exception)}
         if failed:
             signs = self._signs()
-            gone = {address for address in failed if signs is not None and address not in signs[1]}
+            departed = {address for address in failed if signs is not None and address not in signs[1]}
             leaving = {address for address, sign in (signs[1] if signs else {}).items() if sign.leaving}
             for address, error in failed.items():
-                if address not in gone | leaving:
+                if address not in departed | leaving:
                     raise error
         return [result for result in results.values() if not isinstance(result, Exception)]
 

@@ -56,7 +56,7 @@ UNREAD, READ = b"\0", b"\1"  # First byte of a file, which the receiver sets
 MIN_SHARED_BYTES = 1 << 20  # Least size: below it, the connection is as fast
 # Bytes of which a frame's place is a multiple, as compiled kernels load fastest within a cache line
 ALIGNMENT = 64
-POLL_SECONDS = 0.005  # Seconds between two looks of the sender for whether the receiver has read the memory
+POLL_SECONDS = 0.005  # Seconds between the sender's checks whether the receiver has read the memory
 # The larger of a message and the file that it takes is at most this many times as large as the other
 MAX_FILE_RATIO = 2.0
 # Files of a process that wait to be written again: rows for sweeps and rows for scores travel together
@@ -107,7 +107,7 @@ def offer() -> Place | None:
 
 
 def is_reachable(place: object) -> bool:
-    """Return whether a place that another process has offered can be opened here."""
+    """Return whether this process can open a place that another process has offered."""
     try:
         os.close(open_file(Place(*cast(Sequence[Any], place))))
     except (TypeError, OSError):
@@ -134,7 +134,7 @@ class _Files:
         return create_file(sizes)
 
     def give(self, place: Place) -> None:
-        """Have a file wait, and close those that have waited longest where they are too many or memory is short."""
+        """Keep a file for reuse, and close the oldest files if there are too many or memory is short."""
         with self._lock:
             self._waiting.append(place)
             while len(self._waiting) > (0 if buffers.pool.lean else MAX_WAITING_FILES):

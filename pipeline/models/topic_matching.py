@@ -62,7 +62,7 @@ def same_topics(model: Model, before: Model) -> dict[int, int]:
     same = {int(topic): int(topic) for topic in both if apart[topic, topic] <= MAX_IDENTITY_DISTANCE}
     rest = [np.setdiff1d(ids, list(same)) for ids in (ours, theirs)]
     pairs = zip(*_assigned(apart, *rest), strict=True)
-    return same | {topic: other for topic, other, far in pairs if far <= MAX_IDENTITY_DISTANCE}
+    return same | {topic: other for topic, other, distance in pairs if distance <= MAX_IDENTITY_DISTANCE}
 
 
 def lasting_ids(model: Model, before: Model) -> dict[int, int]:

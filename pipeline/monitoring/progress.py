@@ -35,10 +35,7 @@ DELAY = 0.5  # Seconds of work before a line is shown
 PERIOD = 0.5  # Seconds between two updates
 LINE_PERIOD = 10.0  # Seconds between two lines where none can be overwritten
 WIDTH = 110  # Characters of a line in a notebook, and of a terminal of unknown width
-DESCRIPTION = (
-    "Whether to show progress, in one line that is updated. By default it is shown in terminals and notebooks, unless "
-    "`sinks` or `progress` receive it."
-)
+DESCRIPTION = "Whether to show progress, in one line that is updated. By default it is shown in terminals and notebooks"
 
 
 class Surface(Protocol):
@@ -365,6 +362,8 @@ def shows(
 
         if "progress" in parameters:
             describe_parameter(call, "progress", "callable", f"Called with the number of {unit} processed so far.")
-        return with_parameter(call, "verbose", bool | None, None, DESCRIPTION)
+        receivers = [f"`{name}`" for name in ("sinks", "progress") if name in parameters]
+        unless = f", unless {' or '.join(receivers)} receives it" if receivers else ""
+        return with_parameter(call, "verbose", bool | None, None, f"{DESCRIPTION}{unless}.")
 
     return decorate

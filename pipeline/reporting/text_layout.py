@@ -133,35 +133,35 @@ def place_texts(
         if not point.text or width > plane.width - 2 * GAP or height > plane.height - 2 * GAP:
             continue
         best: tuple[float, Box, float] | None = None
-        for box, far in _boxes(point, width, height, plane):
-            if best is not None and 3.0 * far >= best[0]:
+        for box, distance in _boxes(point, width, height, plane):
+            if best is not None and 3.0 * distance >= best[0]:
                 break
             if _shared(box, texts[:used]).any():
                 continue
             covered = float(_covered(box, circles).sum())
-            cost = covered + 3.0 * far
+            cost = covered + 3.0 * distance
             if covered <= plane.max_covered * width * height and (best is None or cost < best[0]):
-                best = cost, box, far
+                best = cost, box, distance
         if best is None:
             continue
-        _, box, far = best
+        _, box, distance = best
         texts[used] = box
         used += 1
         middle = round((box[1] + box[3]) / 2, 1)
-        placed[number] = Placed(round(box[0], 1), middle, round(width, 1), point.size, point.x, far > 0)
+        placed[number] = Placed(round(box[0], 1), middle, round(width, 1), point.size, point.x, distance > 0)
     return placed
 
 
 def _boxes(point: Point, width: float, height: float, plane: Placement) -> Iterator[tuple[Box, float]]:
     """Yield boxes around a point within the plane, with their distances, the nearest first."""
-    for far, (across, down) in itertools.product(plane.distances, DIRECTIONS):
+    for distance, (across, down) in itertools.product(plane.distances, DIRECTIONS):
         # Diagonally, a text may come closer to a circle.
-        reach = point.radius * (0.75 if across and down else 1.0) + GAP + far
+        reach = point.radius * (0.75 if across and down else 1.0) + GAP + distance
         left = point.x + across * reach - (width if across < 0 else 0.0 if across else width / 2)
         top = point.y + down * reach - (height if down < 0 else 0.0 if down else height / 2)
         left = min(max(left, GAP), plane.width - width - GAP)
         top = min(max(top, GAP), plane.height - height - GAP)
-        yield (left, top, left + width, top + height), far
+        yield (left, top, left + width, top + height), distance
 
 
 def _shared(box: Box, others: Floats) -> Floats:

@@ -47,9 +47,9 @@ class Sieve:
 
     def drop(self, rule: str, out: npt.NDArray[np.bool_]) -> None:
         """Drop the words for which `out` is true."""
-        gone = self.retained & out
+        removed = self.retained & out
         self.retained &= ~out
-        self.dropped.append(Dropped(rule, int(gone.sum()), int(self._tokens[gone].sum())))
+        self.dropped.append(Dropped(rule, int(removed.sum()), int(self._tokens[removed].sum())))
 
     def drop_frequent(self, cuts: Cuts, names: tuple[str, ...]) -> None:
         """Drop the words that `Cuts.max_document_share` dropped from earlier documents."""

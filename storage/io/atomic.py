@@ -322,17 +322,17 @@ def remove_folder(path: Path, guard: Guard | None = None) -> None:
     if guard is None:
         _remove(path)
         return
-    gone = hidden_path(path)
+    hidden = hidden_path(path)
     with guard():
         try:
-            path.rename(gone)
+            path.rename(hidden)
         except FileNotFoundError:
             return
         # For example, a mount point cannot be renamed.
         except OSError:
             _remove(path)
             return
-    _remove(gone)
+    _remove(hidden)
 
 
 def _remove(path: Path) -> None:

@@ -352,7 +352,7 @@ class _Layout:
     def _require_sums(
         self, owner: Ints, values: npt.NDArray[np.float64], rows: int, first: int, *, complete: bool = True
     ) -> None:
-        """Raise `InputError` for a row that does not add up to 1; an incomplete one may add up to less."""
+        """Raise `InputError` for a row that does not add up to 1; an incomplete row may add up to less."""
         sums = np.bincount(owner, weights=values, minlength=rows)
         wrong = sums > 1.0 + SUM_TOLERANCE
         if complete:

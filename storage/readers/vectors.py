@@ -1,6 +1,6 @@
 """Dense vectors: the interface of their files, several files as one source, and the layout of columns.
 
-Files are in NumPy's .npy and .npz, separated values (a vector a line) or Zarr arrays of vectors x columns from any
+Files are in NumPy's .npy and .npz, separated values (one vector per line) or Zarr arrays of vectors x columns from any
 program, which are read in chunks of rows.
 """
 

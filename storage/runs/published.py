@@ -200,11 +200,11 @@ class Versions:
     def keep(self, count: int) -> list[int]:
         """Remove all versions except the newest ones and the current one."""
         current, numbers = self.current(), self.numbers()
-        gone = [number for number in numbers[: max(len(numbers) - count, 0)] if number != current]
-        for number in gone:
+        expired = [number for number in numbers[: max(len(numbers) - count, 0)] if number != current]
+        for number in expired:
             with contextlib.suppress(StoreError):
                 self.at(number).remove()
-        return gone
+        return expired
 
 
 def copy_run(run: Run, target: Folder) -> None:

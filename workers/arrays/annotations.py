@@ -205,7 +205,7 @@ def _largest_bits(dtype: DType, limit: float) -> int:
 
 @functools.cache
 def _dtypes(names: tuple[str, ...]) -> tuple[DType, ...]:
-    """Return the types of numbers of some names."""
+    """Return the number types that have these names."""
     return tuple(np.dtype(name) for name in names)
 
 
@@ -251,7 +251,7 @@ def ascending(state: Any, lists: str, entries: str) -> Iterator[str]:
     for first in range(0, values.size - 1, CHUNK_SIZE):
         chunk = values[first : first + CHUNK_SIZE + 1]
         descents += int(np.count_nonzero(chunk[1:] <= chunk[:-1]))
-    # From the last entry of one list to the first of the next they may fall; empty lists begin where the next does.
+    # Entries may decrease from the end of one list to the start of the next; an empty list begins where the next does.
     firsts = starts[:-1][starts[1:] > starts[:-1]]
     firsts = firsts[firsts > 0]
     if descents != np.count_nonzero(values[firsts] <= values[firsts - 1]):

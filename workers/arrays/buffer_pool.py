@@ -1,8 +1,8 @@
 """Reuse the memory of large arrays: what one sweep frees, the next one takes.
 
-The system supplies fresh memory page by page, which takes nearly as long as a sweep over it: on a virtual machine 2.5
-microseconds a page were measured, as much as a sweep takes for 1800 of its 2048 responsibilities. Arrays made here are
-like any other. When the last array that refers to a piece of memory is freed, the piece is kept for the next array that
+The system supplies fresh memory page by page, which takes nearly as long as a sweep over it: 2.5 microseconds per page
+on a virtual machine, as long as a sweep takes for 1800 of the page's 2048 responsibilities. Arrays made here are like
+any other. When the last array that refers to a piece of memory is freed, the piece is kept for the next array that
 fits.
 """
 
@@ -53,7 +53,7 @@ class Pool:
         self._free: list[mmap.mmap] = []
         self._idle = self._used = self._reserved = 0
         self._owners: set[str] = set()
-        # Most bytes in use at once: since arrays were last counted from 0, and while they were counted before.
+        # Most bytes in use at once since the count was last reset, and in the period before that.
         self._peak = self._earlier_peak = self._made = 0
 
     def empty(self, shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> Array:

@@ -239,7 +239,7 @@ def _rows_by_number(array: Array, rows: npt.NDArray[np.int64], room: Array) -> A
 
 
 def _packed(values: Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint16], Array] | None:
-    """Return each row's number of cells that are not zero, their columns and numbers; None where that saves little."""
+    """Return each row's number of non-zero cells, their columns and values; None if that saves little."""
     if values.ndim != 2 or not values.size or values.nbytes < MIN_PACKED_BYTES:
         return None
     columns = values.shape[1]

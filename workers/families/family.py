@@ -644,11 +644,11 @@ class IntegerChange(NamedTuple):
 
 
 class Exchanges(Family[OptionsT, GlobalStateT, RowsT, LocalT]):
-    """A family whose rows may change by whole numbers alone, which hosts then add in any order."""
+    """A family whose rows may change by whole numbers only, which hosts can add in any order."""
 
     @abstractmethod
     def integer_changes(self, global_state: GlobalStateT) -> Mapping[str, IntegerChange] | None:
-        """Return the arrays by word of a sweep's delta; None where one of them has no whole numbers."""
+        """Return the arrays by word of a sweep's delta; None if one of them is not of whole numbers."""
 
     @abstractmethod
     def fold(

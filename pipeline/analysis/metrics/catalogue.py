@@ -33,7 +33,7 @@ class Metric:
     name: str  # Name on the command line
     needs: Needs  # What it is computed from
     summary: str  # What it measures, in a line
-    definition: str  # Its definition; ``{words}``, ``{texts}`` and the like stand for figures of a measurement
+    definition: str  # Its definition; ``{words}``, ``{texts}`` and the like are filled in for a measurement
     source: str  # The publication that defines it
     words: int = 0  # Number of most probable words of each topic; 0 for metrics of documents
     abbreviation: str = ""  # An abbreviation in wide use, which stands for the name; empty if there is none

@@ -7,7 +7,7 @@ vocabulary is printed.
 
 The name of OUT selects the format:
   .parquet  one row for each document: id; topics, the permanent ids of
-            `collapsium topics` by falling proportion; proportions. With
+            `collapsium topics` by decreasing proportion; proportions. With
             --dense: id, and one column for each topic, topic_0 and so on
   .csv      one row for each document and topic: id, topic, proportion; with
             --dense the columns of .parquet --dense

@@ -2,12 +2,13 @@
 
 POST /score takes {"texts": ["...", ...]} and returns, for each text, its largest
 topics with their proportions and words, and its numbers of known and unknown words.
-"topics" and "words" set their numbers; "dense": true adds all proportions. GET /topics,
-/health and /metrics (Prometheus) describe model and load.
+"topics" and "words" set how many are returned; "dense": true adds all proportions. GET
+/topics, /health and /metrics (Prometheus) describe model and load.
 
 With the file of a job, a newly published version replaces its predecessor without
 refusing a request. The service has no login: it listens only on this machine unless
---host says otherwise, and should be run behind a proxy with a login.
+--host says otherwise, and should be run behind a proxy with a login. Ctrl-C or SIGTERM
+stops it; requests in progress are finished within ten seconds, or dropped.
 """
 
 from __future__ import annotations

@@ -136,12 +136,15 @@ def epilog() -> str:
         lines.append(f"  [{table}]")
         for name, field in model.model_fields.items():
             default = "" if field.is_required() or field.default is None else f" ({json.dumps(field.default)})"
-            lines += _key_lines(name + default, field.description or "as for `collapsium fit`")
+            text = field.description or "as for `collapsium fit`"
+            if (table, name) == ("fit", "tolerance"):
+                default = f" ({config.TOLERANCE})"
+                text = text.replace("default: 0, never", "0, never, with samples, vectors or the stochastic schedule")
+            lines += _key_lines(name + default, text)
         if table == "ingest":
             lines += _key_lines("...", "all options of `collapsium ingest`")
         if table == "fit":
-            text = f"options of `collapsium fit` and of the family; `tolerance` is {config.TOLERANCE} by default"
-            lines += _key_lines("...", text)
+            lines += _key_lines("...", "options of `collapsium fit` and of the family")
     return "\n".join(lines)
 
 

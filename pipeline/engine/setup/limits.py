@@ -33,11 +33,11 @@ PRESETS: Mapping[str, Mapping[str, object]] = {
     },
     "short-texts": {"weights": "log-tf-idf", "init": "clusters", "init_strength": 20.0},
 }
-# The purpose of each, for help and notices
+# The purpose of each, for help
 PURPOSES: Mapping[str, str] = {
-    "defaults": "words are predicted as well as possible",
-    "clusters": "a document is about one thing, and documents are grouped",
-    "short-texts": "documents have a few words each",
+    "defaults": "to predict words",
+    "clusters": "to group documents that are each about a single subject",
+    "short-texts": "for documents of a few words",
 }
 PRESET_TEXT = "; ".join(
     f"{name}: {PURPOSES[name]} ({', '.join(f'{option} {value}' for option, value in options.items()) or 'no options'})"
@@ -79,9 +79,9 @@ class Limits(Options):
     )
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
-        description="stop earlier, when the relative change of the quantity named by `stop_on` falls below T; auto: "
-        "when its mean over the last quarter of the iterations hardly differs from the previous quarter (default: 0, "
-        "never)",
+        description="stop earlier, when the relative change of the quantity named by `stop_on` falls below this value; "
+        "auto: when its mean over the last quarter of the iterations hardly differs from the previous quarter "
+        "(default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
@@ -124,7 +124,7 @@ class Limits(Options):
         0,
         ge=0,
         le=MAX_SAMPLES,
-        description="save S states, including the last, as models whose predictions are averaged",
+        description="number of states to save, including the last, as models whose predictions are averaged",
     )
     sample_every: Annotated[int, Value("T", unit="iterations", heading=ENSEMBLES)] = Field(
         0, ge=0, le=MOST, description="with `samples`: number of iterations between two saved states"
@@ -190,7 +190,7 @@ class StartOptions(Options):
 
     preset: Annotated[PresetName | None, Value("PRESET")] = Field(
         None,
-        description=f"use the options of a preset, where no others are named: {PRESET_TEXT}",
+        description=f"options for a purpose (options that you set take precedence): {PRESET_TEXT}",
     )
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
@@ -217,8 +217,8 @@ class EnsembleOptions(Options):
         0,
         ge=0,
         le=MAX_RESTARTS,
-        description="fit R random seeds in parallel, as separate runs under RUN/members/; `collapsium evaluate RUN` "
-        "averages their predictions",
+        description="number of random seeds to fit in parallel, as separate runs under RUN/members/; `collapsium "
+        "evaluate RUN` averages their predictions",
     )
     keep: Annotated[Keep, Value(heading=ENSEMBLES)] = Field(
         "all",

@@ -40,8 +40,8 @@ class StartSource:
     # A file's address, and the SHA-256 of its bytes; empty for others
     url: str = ""
     digest: str = ""
-    strength: float = 0.0  # Tokens with which the start stays in the documents' priors
-    usual: bool = False  # Whether it is the family's usual start, and no option names it; not recorded
+    strength: float = 0.0  # Weight of the initialisation in the documents' priors, in tokens
+    usual: bool = False  # Whether it is the family's default, because no option names one; not recorded
 
     @classmethod
     def of(cls, start: str, strength: float = 0.0) -> StartSource | None:
@@ -87,7 +87,7 @@ class StartSource:
         return None if usual is None else replace(usual, usual=True)
 
     def require(self, family: str, config: FamilyOptions) -> None:
-        """Raise `OptionError` if a family with these options does not begin from the start."""
+        """Raise `OptionError` if a family with these options does not accept the initialisation."""
         starts = load_family(family).starts
         if not starts:
             raise OptionError(f"family '{family}' starts only at random, found {self.kind}", "init")
@@ -109,7 +109,7 @@ class StartSource:
             )
 
     def record(self) -> dict[str, object]:
-        """Return the start as `run.json` has it."""
+        """Return the initialisation as `run.json` records it."""
         record: dict[str, object] = {"kind": self.kind}
         if self.kind == FILE_START:
             record |= {"url": self.url, "digest": self.digest}

@@ -93,7 +93,7 @@ def _topic(
     for run in unbroken(shares):
         rows, wide = list(run), [x[row] for row in run]
         if len(rows) == 1:
-            # A period alone has a band a quarter of its length to both sides.
+            # The band of a single period extends by a quarter of its length to both sides.
             low, right = edges[rows[0]]
             rows, wide = rows * 2, [x[rows[0]] - (right - low) / 4, x[rows[0]] + (right - low) / 4]
         else:

@@ -114,7 +114,7 @@ class Recommendation:
 
     topics: int
     reason: str
-    reference: str = ""  # The number that a family without redundant topics finds; empty where it was not fitted
+    reference: str = ""  # How many topics another family finds, as a sentence; empty if it was not fitted
 
     def __str__(self) -> str:
         return f"recommended: {self.topics} topics. {self.reason}" + (f" {self.reference}" if self.reference else "")

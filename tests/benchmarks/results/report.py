@@ -261,7 +261,7 @@ def scale_table(found: Summary) -> str:
             ])  # fmt: skip
     if not rows:
         return ""
-    return table_of(["one grows", "seconds an iteration", "exponent", "MB", "exponent"], rows)
+    return table_of(["growing size", "seconds per iteration", "exponent", "MB", "exponent"], rows)
 
 
 def sessions_table(found: Summary) -> str:

@@ -98,7 +98,7 @@ def end(state: ActiveSetTrial) -> ActiveSetTrial:
 
 
 def carried(global_state: GlobalStateT, known: GlobalStateT, options: CollapsedOptions) -> GlobalStateT:
-    """Return the global state of a warm start, with the active sets that another run has decided for."""
+    """Return the global state of a warm start, with the active sets that another run has chosen."""
     trial = known.trial
     if trial is None or not trial.trial_small or options.most_active or options.inverse_temperature is not None:
         return global_state

@@ -37,7 +37,8 @@ PSEUDO = "start_counts"  # Array of pseudo-counts that a start leaves in the pri
 # Array of checkpoints up to release 0.1: the pseudo-counts of each document, which its counts include
 OLD_PSEUDO = "document_pseudo"
 
-MIN_OLD_PSEUDO = 0.5  # In these, excess of a count over its responsibilities that is no rounding, in tokens
+# In these counts, the excess over the responsibilities, in tokens, above which it is not due to rounding
+MIN_OLD_PSEUDO = 0.5
 CHUNK_RESPONSIBILITIES = 1 << 22  # Responsibilities, of 2 bytes each, that are swept together
 
 Selected = tuple[Steps, Ints]

@@ -463,7 +463,7 @@ def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
 
 
 def start_every(summary: Summary, options: CollapsedOptions) -> int:
-    """Return n if one document in n has topics at the start; all have in a sample of the documents."""
+    """Return n if one document in n has topics at the start; in a sample of the documents, all have."""
     most = 1 if summary.growing else MAX_START_EVERY
     return min(max(summary.documents // (START_DOCUMENTS * options.topics), 1), most)
 

@@ -109,7 +109,7 @@ class CollapsedGlobalState(WeighedGlobalState):
     seed_topics: Annotated[Ints | None, indices("seed", below="topic")] = None
     # Their pseudo-counts s_kw, which E[n_k] and finished models include
     seed_counts: Annotated[Vector | None, non_negative("seed")] = None
-    # Whether the rows of a fit leave them out, as counts in single precision would be lost beside them
+    # Whether the rows of a fit exclude them, because they would swamp counts in single precision
     seeds_apart: bool | None = None
     # True for further sweeps of a shard in an iteration: held-out tokens were scored before the first. Else None.
     sweeping_again: Annotated[bool | None, UNSAVED] = None

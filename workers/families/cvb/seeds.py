@@ -72,7 +72,7 @@ def _read(path: str) -> JsonObject:
 
 
 def _topics_of(value: object) -> Iterator[SeededTopic]:
-    """Yield the topics of a table by name, of lists of words or of tables, or of a list of tables."""
+    """Yield the seeded topics from a table of lists of words or of tables, by name, or from a list of tables."""
     if isinstance(value, Mapping):
         for name, seeds in value.items():
             yield _topic({**(seeds if isinstance(seeds, Mapping) else {"words": seeds}), "name": name})

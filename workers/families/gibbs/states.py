@@ -41,7 +41,7 @@ class SampledGlobalState(GlobalState, ABC):
 
     @property
     def concentration(self) -> float:
-        """Sum of the Dirichlet parameters of all topics, of those too that do not exist yet."""
+        """Sum of the Dirichlet parameters of all topics, including topics that do not exist yet."""
         return float(self.topic_parameters.sum())
 
     @property

@@ -125,7 +125,7 @@ def fitted(sums: Sums, prior: Prior, tau: float) -> Components:
 
 
 def first_tau(sums: Sums, prior: Prior) -> float:
-    """Return E[tau] where there are no components: all of the vectors is noise."""
+    """Return E[tau] without components, when all variation of the vectors is noise."""
     return (prior.shape + 0.5 * sums.documents * sums.words) / (prior.rate + 0.5 * sums.square)
 
 

@@ -219,10 +219,10 @@ class _Chains:
                 sources.setdefault(int(node), []).extend(_weights(nodes, weights))
             parents[path[1:]] = path[:-1]
             np.add.at(brought, path, self.ends[nodes])
-        gone = int((self.tree.parents != FREE).sum() - (parents != FREE).sum())
+        removed = int((self.tree.parents != FREE).sum() - (parents != FREE).sum())
         begun = Moves(self.tree)
         after = Tree(parents, self.tree.depth - 1)
-        return replace(begun, tree=after, sources=sources, counts={**begun.counts, "merged": gone}), brought
+        return replace(begun, tree=after, sources=sources, counts={**begun.counts, "merged": removed}), brought
 
 
 def _weights(nodes: Ints, direction: Vector) -> list[tuple[int, float]]:

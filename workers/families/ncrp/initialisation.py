@@ -111,7 +111,7 @@ def draw_ends(
         document = documents[int(value)]
         stored = slice(ends.document_lists[document], ends.document_lists[document + 1])
         masses = ends.document_masses[stored].astype(np.float64)
-        # The low bits of a hash are as good as a random number, also of the smallest hashes.
+        # The smallest hashes were chosen, but their low bits are still uniform.
         number = (int(value) % 2**32) / 2.0**32
         drawn = np.searchsorted(np.cumsum(masses), number * masses.sum(), side="right")
         columns[place] = ends.document_ends[stored][min(drawn, masses.size - 1)]
@@ -226,7 +226,7 @@ def _initialisation(summary: Summary, options: NcrpOptions) -> Initialisation:
 
 
 def admission_factor(summary: Summary) -> float:
-    """Return by what the documents of a gradual start grow in an iteration: all are in after half of them."""
+    """Return the factor by which the documents of a gradual start grow: half of the iterations add all."""
     share = summary.documents / FIRST_DOCUMENTS
     return float(max(2.0, share ** (1.0 / max(summary.iterations // 2, 1)))) if share > 1.0 else 2.0
 

@@ -112,8 +112,8 @@ class Moves:
     def pruned(self, passes: Vector, least: float) -> Moves:
         """Remove the nodes whose mass is below a threshold, with all below them."""
         parents, sources = np.array(self.tree.parents), dict(self.sources)
-        gone = [node for node in self.tree.columns[1:] if passes[node] < least]
-        for node in gone:
+        removed = [node for node in self.tree.columns[1:] if passes[node] < least]
+        for node in removed:
             sources.pop(int(node), None)
             parents[node] = FREE
         # The nodes below these are removed with them.

@@ -150,20 +150,20 @@ class NetworkFamily(
         from collapsium.storage.building import simulated as corpus_columns
 
         generator, words = stream.generator(), int(global_state.vocabulary)
-        many = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
-        segments = np.concatenate([[0], np.cumsum(many)]).astype(np.int64)
+        segment_counts = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
+        segments = np.concatenate([[0], np.cumsum(segment_counts)]).astype(np.int64)
         none = np.zeros(documents + 1, dtype=np.int64)
         graph = graph_of(global_state.plan, segments, (none, none[:0]))
         shared = np.asarray(global_state.shared_customers, dtype=np.float64)
         shared = shared / np.maximum(shared.sum(axis=1, keepdims=True), 1.0)
         nu = draw_vectors(graph, global_state, shared, generator)[graph.segment_node]
-        owner = np.repeat(np.arange(documents), many)
+        owner = np.repeat(np.arange(documents), segment_counts)
         bags = drawing.draw_bags(topics, words, nu, tokens * documents / owner.size, generator)
-        extras = {"segments": corpus_columns.segment_column(many, np.diff(bags.offsets))}
+        extras = {"segments": corpus_columns.segment_column(segment_counts, np.diff(bags.offsets))}
         theta = np.zeros((documents, nu.shape[1]))
         np.add.at(theta, owner, nu)
         simulated = corpus_columns.drawn_documents(bags.offsets[segments], bags.words, bags.counts, extras)
-        return simulated, theta / many[:, np.newaxis]
+        return simulated, theta / segment_counts[:, np.newaxis]
 
     @abstractmethod
     def node_vectors(self, documents: Any, global_state: GlobalStateT) -> npt.NDArray[np.float32]:

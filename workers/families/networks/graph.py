@@ -106,9 +106,9 @@ class Plan(State):
         """Return the shared nodes of each kind: one for the corpus, one for each label of a field."""
         table, nodes, first = self.labels(), [], 0
         for scope, _, field in self.kinds:
-            many = 1 if scope == CORPUS else len(labels_of_field(table, int(field))) if scope == LABEL else 0
-            nodes.append(np.arange(first, first + many, dtype=np.int64))
-            first += many
+            count = 1 if scope == CORPUS else len(labels_of_field(table, int(field))) if scope == LABEL else 0
+            nodes.append(np.arange(first, first + count, dtype=np.int64))
+            first += count
         return nodes
 
     def shared_graph(self) -> Graph:
@@ -321,9 +321,9 @@ class _Layout:
             numbers = labels_of_field(self.plan.labels(), int(field))
             node_of = np.full(max(label.max(initial=0), int(numbers.max(initial=0))) + 1, -1, dtype=np.int64)
             node_of[numbers] = self.shared[parent]
-            many = np.diff(offsets)[document]
-            at = np.repeat(every, many)
-            inside = np.arange(at.size) - np.repeat(np.cumsum(many) - many, many)
+            label_counts = np.diff(offsets)[document]
+            at = np.repeat(every, label_counts)
+            inside = np.arange(at.size) - np.repeat(np.cumsum(label_counts) - label_counts, label_counts)
             parents = node_of[label[offsets[document[at]] + inside]] if at.size else at
             return at[parents >= 0], parents[parents >= 0]
         if scope == DOCUMENT:

@@ -283,12 +283,12 @@ class SampledLocal(SampledDocuments, SampledTokens):
     """Local state with sampled tables."""
 
     def token_faults(self, node_tokens: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
-        """Yield the faults of tokens that the documents' counts or the global state do not have."""
+        """Yield the faults of tokens that disagree with the documents' counts or the global state."""
         shard = context.shard
         if shard is None or shard.of_vectors:
             return
         unlisted, pairs = np.zeros(1, dtype=np.int64), self.graph.node_pairs(shard)
-        # The keys are random and not recorded, so that nobody can make other topics of the same sum.
+        # The keys are random and not recorded, so that nobody can construct other topics with the same sum.
         generator = np.random.Generator(np.random.PCG64(secrets.randbits(128)))
         keys = generator.integers(0, 1 << 64, context.sizes["topic"], dtype=np.uint64)
         find_unlisted(pairs.offsets, pairs.counts, np.asarray(self.token_topic), node_tokens, keys, unlisted)
@@ -365,10 +365,10 @@ class SampledSums(State):
         strength, total = np.asarray(global_state.strength), global_state.concentration
         kinds, kind = strength.size, nodes.kind
         below, top = (nodes.customers > 0) & ~nodes.is_root, (nodes.customers > 0) & nodes.is_root
-        b, many = strength[kind[below]], nodes.customers[below].astype(np.float64)
+        b, customers = strength[kind[below]], nodes.customers[below].astype(np.float64)
         generator = stream.at(purpose=f"{stream.purpose} strength").generator()
-        log_q = special.log1p(generator.standard_gamma(many) / np.maximum(generator.standard_gamma(b), MIN_GAMMA))
-        falls = gammaln(b) - gammaln(b + many)
+        log_q = special.log1p(generator.standard_gamma(customers) / np.maximum(generator.standard_gamma(b), MIN_GAMMA))
+        falls = gammaln(b) - gammaln(b + customers)
         # Without nodes, the counts of NumPy are integers.
         falling = np.bincount(kind[below], falls, kinds).astype(np.float64)
         large = nodes.customers[top].astype(np.float64)

@@ -4,11 +4,11 @@ A scaling function is a class: its initial weights, E[log R] and log E[R] of eac
 bound, and one step of its weights. Rates are log-linear: log E[R_mk] = sum_j r_mj x_jk, and sweeps see only x.
 
 Labels of one document interact: R_mk is a product over them. All weights move at once, from the sums of one sweep, on
-a minoriser of the bound that touches it where they are, so that it never falls. With n_m = sum_j |r_mj| and weights
+a minoriser that touches the bound at the present weights, so the bound never falls. With n_m = sum_j |r_mj| and weights
 |r_mj| / n_m, Jensen's inequality separates the labels: exp(sum_j r_mj y_j) <= 1 + sum_j |r_mj| h(n_m, +-y_j), h(n, y) =
 (exp(n y) - 1) / n. In n, h is convex where y > 0, and lies below its chord between the least and the largest n; where
 y < 0 it is concave, and its mean lies below h at the mean n. So the sums over documents of |r| R E[pi] and of n_m |r| R
-E[pi], S and U below, are all that is needed; both bounds have the slope and the curvature of the sum at y = 0.
+E[pi], S and U below, are sufficient; both bounds have the slope and the curvature of the sum at y = 0.
 """
 
 from __future__ import annotations
@@ -329,8 +329,8 @@ def _separate_steps(weight: Vector, variance: float, sums: WeightSums, label_ran
             bend = bend + least * lower + power * other
         low, high = np.where(slope > 0.0, y, low), np.where(slope < 0.0, y, high)
         after = y + slope / bend
-        far = (high - low > 1.0 / max(most, 1.0)) | (after <= low) | (after >= high)
-        after = np.where(far, 0.5 * (low + high), after)
+        overshot = (high - low > 1.0 / max(most, 1.0)) | (after <= low) | (after >= high)
+        after = np.where(overshot, 0.5 * (low + high), after)
         close = np.abs(after - y).max(initial=0.0) < NEWTON_TOLERANCE
         y = after
         if close:

@@ -186,9 +186,9 @@ def initial_counts(shard: Shard, topics: int, stream: Stream, warm: Arrays | Non
 
 def _initial_shares(documents: int, topics: int, generator: np.random.Generator) -> Vector:
     """Draw proportions of documents over a few random topics each, or over all if they are few."""
-    many = topics > INITIAL_TOPICS
-    order = np.argsort(generator.random((documents, topics)), axis=1, kind="stable") if many else np.arange(topics)
-    chosen = order[:, :INITIAL_TOPICS] if many else order
+    selects = topics > INITIAL_TOPICS
+    order = np.argsort(generator.random((documents, topics)), axis=1, kind="stable") if selects else np.arange(topics)
+    chosen = order[:, :INITIAL_TOPICS] if selects else order
     shares = np.full((documents, topics), MIN_SHARE)
     shares[np.arange(documents)[:, np.newaxis], chosen] += (
         generator.random((documents, min(INITIAL_TOPICS, topics))) + 0.1

@@ -310,8 +310,8 @@ def gram(row_topic: Float32Matrix, least: float, products: OutFloat64Matrix) -> 
                 products[place[i], place[j]] += value[i] * value[j]
 
 
-# Pairs of a document that say where its tokens would go, at least, and fewer than twice as many: evenly spaced ones of
-# longer documents. With all of 5,000 pairs, a round of moves took as long as 20 to 30 sweeps.
+# Fewest pairs of a document that estimate where its tokens would go. Longer documents use evenly spaced pairs, fewer
+# than twice as many. With all of 5,000 pairs, a round of split-merge moves took as long as 20 to 30 sweeps.
 SAMPLED_PAIRS = 128
 
 
