@@ -100,10 +100,18 @@ class Exchange:
         executor.collect(placed)
 
     @staticmethod
-    def begun(problem: Problem, state: State) -> Exchange | None:
-        """Return an exchange that continues from a state; None in one process or without whole-number changes."""
+    def links_for(problem: Problem, global_state: GlobalState) -> exchange.Links | None:
+        """Return the links of an exchange from a state; None in one process or without whole-number changes."""
         links, family = problem.executor.links(), problem.family
-        if links is None or not isinstance(family, Exchanges) or family.integer_changes(state.global_state) is None:
+        if not isinstance(family, Exchanges) or family.integer_changes(global_state) is None:
+            return None
+        return links
+
+    @staticmethod
+    def begun(problem: Problem, state: State) -> Exchange | None:
+        """Return an exchange that continues from a state; None where none is possible (`links_for`)."""
+        links, family = Exchange.links_for(problem, state.global_state), problem.family
+        if links is None or not isinstance(family, Exchanges):
             return None
         return Exchange(problem, state, links, family)
 

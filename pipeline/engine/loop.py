@@ -283,9 +283,12 @@ class Fit:
                 rows = self._submit_rows(self.state.blocks, due._replace(scored=False))
             del blocks
         else:
-            progress, due, together = restored, self._due(self.state.iteration), False
-            rows = self._submit_rows(self.state.blocks, due)
-            scores = self._submit_scores(rows.scored) if due.scored else []
+            progress, due = restored, self._due(self.state.iteration)
+            # Hosts of an exchange make the rows themselves.
+            by_hosts = due.swept and Exchange.links_for(self.problem, self.state.global_state) is not None
+            together = by_hosts and due.scored
+            rows = BlockRows() if by_hosts else self._submit_rows(self.state.blocks, due)
+            scores = self._submit_scores(rows.scored) if due.scored and not together else []
         # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
         # come after the fetching of words, for which the report of this iteration would else wait.
         words, words_links = self._submit_words(progress, rows.scored, last=not due.swept), links_of(self.state)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from distributed.versions import get_versions
 
-from collapsium.pipeline import fit
+from collapsium.pipeline import fit, resume
 from collapsium.pipeline.executors import dask_members
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, MismatchError, OptionError
@@ -83,7 +83,7 @@ def test_a_driver_that_ends_without_a_word__leaves_nothing_in_the_workers(small,
     ) as cluster:
         program = f"""
 import os
-from collapsium.pipeline import fit
+from collapsium.pipeline import fit, resume
 def end(event):
     if event["event"] == "iteration" and event["iteration"] == 3:
         os._exit(1)
@@ -100,6 +100,17 @@ fit({str(small[0])!r}, {str(tmp_path / "run")!r}, scheduler={cluster.scheduler_a
         assert driver.returncode == 1
         assert set(seen) == {"collapsium-host-0", "collapsium-host-1"}
         wait_until(lambda: not hosts_here())
+
+
+def test_a_resumed_run__goes_on_in_an_exchange_without_sending_rows(small, tmp_path, expected, cluster):
+    fit(small[0], tmp_path / "run", scheduler="serial", **{**OPTIONS, "iterations": 3}, heldout=small[1])
+    computed = Computed()
+    cluster.scheduler.add_plugin(computed)
+    model = resume(tmp_path / "run", scheduler=cluster, iterations=OPTIONS["iterations"])
+    np.testing.assert_array_equal(rows(model), expected)
+    names = {key.rpartition("-")[0].rpartition("-")[0] for key in computed.times}
+    assert {"join", "turn"} <= names
+    assert "swept-rows" not in names
 
 
 def test_a_client_that_was_closed__is_refused(small, tmp_path, cluster):
