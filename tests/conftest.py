@@ -158,9 +158,10 @@ def pytest_collection():
 
 @pytest.fixture(scope="session", autouse=True)
 def unsynced():
-    """Do not sync files: the effects of a power cut are not tested."""
+    """Do not sync files, which therefore need no threads: the effects of a power cut are not tested."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda handle: None)
+        patch.setattr("collapsium.storage.io.atomic.SYNC_THREADS", 1)
         yield
 
 
