@@ -177,6 +177,7 @@ MAGIC = b"PAR1"
 # Text compresses to about a tenth.
 RATIO, LEAST_LIMIT = 200, 1 << 28  # Bounds of the decoded bytes of a file: a multiple of its size, and at least 256 MB
 MAX_FOOTER = 1 << 24  # Largest footer, in bytes
+MAX_SMALL_FOOTER = 1 << 14  # Largest footer, in bytes, of which many are kept in memory
 BATCH_BYTES = LEAST_LIMIT >> 3  # Largest size of the strings of a batch
 MAX_ROWS = 1024  # Largest number of rows of a batch
 
@@ -430,8 +431,7 @@ class Footer:
     sizes: tuple[int, ...]
 
 
-@functools.lru_cache(maxsize=4)
-def parse_footer(footer: bytes, size: int) -> Footer:
+def _parse_footer(footer: bytes, size: int) -> Footer:
     """Parse a footer with `size` bytes of the file before it."""
     fields = Thrift(footer).structure()
     leaves = tuple(_leaves(structures(fields.get(2))))
@@ -443,6 +443,16 @@ def parse_footer(footer: bytes, size: int) -> Footer:
         sizes.append(natural_number(group.get(2)))
         groups.append(tuple(_chunk(column.get(3), size) for column in columns))
     return Footer(natural_number(fields.get(3)), leaves, tuple(groups), tuple(sizes))
+
+
+# A fit reads each shard several times, and all shards in turn
+_parse_small_footer = functools.lru_cache(maxsize=64)(_parse_footer)
+_parse_large_footer = functools.lru_cache(maxsize=4)(_parse_footer)
+
+
+def parse_footer(footer: bytes, size: int) -> Footer:
+    """Return the metadata in a footer with `size` bytes of the file before it, parsed once for the latest files."""
+    return (_parse_small_footer if len(footer) <= MAX_SMALL_FOOTER else _parse_large_footer)(footer, size)
 
 
 def _chunk(fields: Value, size: int) -> Chunk:

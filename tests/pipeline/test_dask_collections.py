@@ -1,6 +1,7 @@
 """Collections of Dask as documents, and the client of a program as its executor."""
 
 import asyncio
+import copy
 import pickle
 import time
 
@@ -12,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 
 distributed = pytest.importorskip("distributed")
 import dask.bag as db  # noqa: E402
@@ -200,9 +202,16 @@ ROWS = {
 }
 
 
+@pytest.fixture(scope="module")
+def counted():
+    """An estimator that was fitted to `COUNTS`; no test changes it."""
+    estimator = CollapsedLDA(2, max_iter=2, random_state=0, scheduler="serial").fit(COUNTS)
+    return estimator.set_params(scheduler=None)
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_estimators__take_frames_and_bags_as_the_matrix_that_they_are(name):
-    rows, expected = ROWS[name](), CollapsedLDA(2, max_iter=2, random_state=0).fit(COUNTS)
+def test_estimators__take_frames_and_bags_as_the_matrix_that_they_are(name, counted):
+    rows, expected = ROWS[name](), counted
     with dask.config.set(scheduler="synchronous"):
         estimator = CollapsedLDA(2, max_iter=2, random_state=0).fit(rows)
         np.testing.assert_array_equal(estimator.components_, expected.components_)
@@ -235,9 +244,12 @@ def test_rows_of_dask_arrays__stay_on_the_workers(method, client, monkeypatch):
         collected.extend(pickle.dumps(part) for part in parts)
         return parts
 
-    counts = np.random.default_rng(0).poisson(1.0, (2000, 60))
+    counts = np.random.default_rng(0).poisson(1.0, (1000, 60))
     array = dask.array.from_array(counts, chunks=(500, 25))
-    estimator, same = (CollapsedLDA(2, max_iter=2, random_state=0, shard_tokens=20_000).fit(counts) for _ in range(2))
+    estimator = CollapsedLDA(2, max_iter=2, random_state=0, shard_tokens=20_000)
+    same = clone(estimator).set_params(scheduler="serial").fit(counts)
+    if method != "fit":
+        estimator.fit(counts)
     with client.as_current(), monkeypatch.context() as patch:
         patch.setattr(dask_collections, "compute_partitions", computed)
         patch.setattr(dask.array.Array, "compute", lambda _: pytest.fail("rows are collected"))
@@ -250,7 +262,7 @@ def test_rows_of_dask_arrays__stay_on_the_workers(method, client, monkeypatch):
 @pytest.mark.parametrize("method", ["score", "to_pyldavis"])
 def test_blocks_of_other_rows_than_declared__are_refused_instead_of_cut(method):
     counts = np.random.default_rng(0).poisson(0.6, (900, 12))
-    estimator = CollapsedLDA(3, max_iter=2, random_state=0).fit(counts)
+    estimator = CollapsedLDA(3, max_iter=2, random_state=0, scheduler="serial").fit(counts).set_params(scheduler=None)
     blocks = [
         dask.array.from_delayed(dask.delayed(part), (rows, 12), counts.dtype)
         for part, rows in ((counts[:600], 500), (counts[600:], 400))
@@ -269,7 +281,7 @@ def test_fields_beside_a_dask_array__match_its_rows():
         for call in (CollapsedLDA(2, **options).fit, found.score):
             with pytest.raises(OptionError, match="expected a row for each of the 20 documents, found 19"):
                 call(array, metadata=frame[:19])
-    expected = CollapsedLDA(2, **options).fit(counts, metadata=frame)
+    expected = CollapsedLDA(2, **options, scheduler="serial").fit(counts, metadata=frame)
     assert score == expected.score(counts, metadata=frame)
     np.testing.assert_array_equal(found.components_, expected.components_)
 
@@ -280,7 +292,7 @@ def test_fields_beside_a_dask_array__match_its_rows():
 )
 def test_a_wrong_count_in_a_dask_array__is_named_in_one_line(value, fit, score):
     counts = COUNTS.to_numpy().astype(float)
-    estimator = CollapsedLDA(2, max_iter=2).fit(counts)
+    estimator = CollapsedLDA(2, max_iter=2, scheduler="serial").fit(counts).set_params(scheduler=None)
     counts[9, 3] = value
     array = dask.array.from_array(counts, chunks=(7, 4))
     for method, text in (("score", score), ("fit", fit)):
@@ -294,10 +306,10 @@ OTHERS = {"fewer": COUNTS.drop(columns="d"), "reordered": COUNTS[list("abdc")]}
 
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "score", "transform"])
-def test_estimators__refuse_partitions_of_other_columns(other, method):
+def test_estimators__refuse_partitions_of_other_columns(other, method, counted):
     frames = [COUNTS, OTHERS[other]]
     parts = dd.from_map(lambda n: frames[n], [0, 1], meta=COUNTS, enforce_metadata=False)
-    estimator, text = CollapsedLDA(2, max_iter=2).fit(COUNTS), "partition 1: expected 4 columns, found (3|'d' for 'c')"
+    estimator, text = copy.deepcopy(counted), "partition 1: expected 4 columns, found (3|'d' for 'c')"
     with dask.config.set(scheduler="synchronous"), pytest.raises(InputError, match=text) as caught:
         dask.compute(getattr(estimator, method)(parts))
     assert "\n" not in str(caught.value)
@@ -305,8 +317,8 @@ def test_estimators__refuse_partitions_of_other_columns(other, method):
 
 @pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("method", ["partial_fit", "score", "transform"])
-def test_estimators__refuse_frames_of_other_columns_than_at_fit(other, method):
-    frame, estimator = dd.from_pandas(OTHERS[other], npartitions=2), CollapsedLDA(2, max_iter=2).fit(COUNTS)
+def test_estimators__refuse_frames_of_other_columns_than_at_fit(other, method, counted):
+    frame, estimator = dd.from_pandas(OTHERS[other], npartitions=2), copy.deepcopy(counted)
     with pytest.raises(InputError, match="X: expected the 4 columns of the fit, found (3|'d' for 'c')") as caught:
         getattr(estimator, method)(frame)
     assert "\n" not in str(caught.value)

@@ -245,7 +245,7 @@ def test_learned_word_priors__keep_a_chance_for_words_without_tokens(tmp_path):
     scores = {}
     for learn in ((), ("beta",), ("asymmetric-beta",)):
         out = tmp_path / f"run{len(scores)}"
-        model = fit(tmp_path / "train", out, family="lda", topics=3, learn=learn, iterations=60, scheduler="serial")
+        model = fit(tmp_path / "train", out, family="lda", topics=3, learn=learn, iterations=30, scheduler="serial")
         scores[learn] = evaluate(out, heldout=tmp_path / "held", scheduler="serial").score
         if "asymmetric-beta" in learn:
             prior = model.rows(0).word_tables + model.global_state.word_tables_prior

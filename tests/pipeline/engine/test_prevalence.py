@@ -1,6 +1,7 @@
 """Fits whose documents' priors follow fields of these (`prevalence`)."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.fits import bits, resumed, scores_of
 
 TOPICS, WORDS, TOKENS = 4, 60, 25
 FORMULA = "~ party * year + bs(date, df=4)"
+SHORT = 15  # Iterations in which coefficients change three times, after 5, 9 and 13
 
 
 def written(path, documents, seed, parties=("a", "a", "b", "c")):
@@ -50,10 +52,15 @@ def corpora(tmp_path_factory):
     written(place / "seen.jsonl", 600, 1)
     written(place / "unseen.jsonl", 80, 2)
     fields = {"labels": ["party"], "covariates": ["year"], "date": "date", "scheduler": "serial"}
-    ingest(place / "seen.jsonl", place / "all", text="text", shard_tokens=3000, **fields)
+    ingest(place / "seen.jsonl", place / "all", text="text", shard_tokens=6000, **fields)
     ingest(place / "unseen.jsonl", place / "unseen", like=place / "all", scheduler="serial")
     split(place / "all", place / "train", place / "heldout", fraction=0.1)
     return place
+
+
+def run_of(model):
+    """Return the folder of a model's run."""
+    return Path(model.folder.url).parent
 
 
 def fitted(corpora, out, **options):
@@ -66,6 +73,20 @@ def reference(corpora):
     """A run whose coefficients are free from some sweep on."""
     fitted(corpora, corpora / "run", scheduler="serial", inverse_temperature=1.0, iterations=60)
     return corpora / "run"
+
+
+@pytest.fixture(scope="module")
+def short_fit(corpora):
+    """A function that fits a model serially in a few iterations, once for each choice of options."""
+    models = {}
+
+    def fit_once(**options):
+        name = "-".join(f"{key}={value}" for key, value in options.items())
+        if name not in models:
+            models[name] = fitted(corpora, corpora / f"short-{name}", scheduler="serial", iterations=SHORT, **options)
+        return models[name]
+
+    return fit_once
 
 
 def test_coefficients__follow_the_fields(reference):
@@ -107,23 +128,25 @@ def test_unseen_documents__without_words_have_the_shares_of_their_fields(referen
     np.testing.assert_allclose(theta[50], expected, atol=1e-5)
 
 
+@pytest.mark.xdist_group("clusters")
 @pytest.mark.parametrize("options", [{}, {"inverse_temperature": 1.0, "local_sweeps": 2}, {"family": "hdp"}])
-def test_bits__do_not_depend_on_the_executor(corpora, options, tmp_path, clusters):
-    serial = fitted(corpora, tmp_path / "serial", scheduler="serial", **options)
+def test_bits__do_not_depend_on_the_executor(corpora, short_fit, options, tmp_path, clusters):
+    serial = short_fit(**options)
     shards = len(serial.record.shards)
     assert shards > 2
+    assert np.abs(serial.prevalence().drop("Intercept").to_numpy()).max() > 0.0
     for name, scheduler in (("threads", "threads"), ("processes", clusters(2))):
-        model = fitted(corpora, tmp_path / name, scheduler=scheduler, **options)
+        model = fitted(corpora, tmp_path / name, scheduler=scheduler, iterations=SHORT, **options)
         assert bits(model, shards) == bits(serial, shards), name
-        assert scores_of(tmp_path / name) == scores_of(tmp_path / "serial"), name
+        assert scores_of(tmp_path / name) == scores_of(run_of(serial)), name
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
-def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, family, tmp_path):
-    options = {"family": family, "scheduler": "serial", "inverse_temperature": 1.0}
-    whole = fitted(corpora, tmp_path / "whole", **options)
+def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, short_fit, family, tmp_path):
+    options = {"family": family, "inverse_temperature": 1.0}
+    whole = short_fit(**options)
     shards = len(whole.record.shards)
-    for stop in (5, 21):
+    for stop in (3, 10):
 
         def sink(event, stop=stop):
             if event["event"] == "iteration" and event["iteration"] == stop:
@@ -131,7 +154,7 @@ def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, family, tmp_path):
 
         run = tmp_path / f"run-{stop}"
         with pytest.raises(KeyboardInterrupt):
-            fitted(corpora, run, **options, sinks=[sink])
+            fitted(corpora, run, scheduler="serial", iterations=SHORT, **options, sinks=[sink])
         assert verify(run).broken == []
         resumed(run, scheduler="threads")
         assert bits(Model(run), shards) == bits(whole, shards), stop
@@ -140,8 +163,9 @@ def test_a_stopped_run__is_resumed_to_the_same_bits(corpora, family, tmp_path):
 @pytest.mark.parametrize("family", ["lda", "hdp"])
 def test_bits__do_not_depend_on_where_local_states_are_stored(corpora, family, tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
+    options = {"family": family, "iterations": SHORT, "inverse_temperature": 1.0}
     models = [
-        fitted(corpora, tmp_path / name, family=family, scheduler="serial", scratch=scratch)
+        fitted(corpora, tmp_path / name, scheduler="serial", scratch=scratch, **options)
         for name, scratch in (("memory", None), ("disk", tmp_path / "scratch"))
     ]
     shards = len(models[0].record.shards)
@@ -151,7 +175,8 @@ def test_bits__do_not_depend_on_where_local_states_are_stored(corpora, family, t
 def test_coefficients_at_their_prior__give_the_scores_of_lda(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(prevalence, "stepped", lambda state, *_: state.prevalence_coefficients)
     for name, formula in (("own", "~ party"), ("same", None)):
-        fitted(corpora, tmp_path / name, scheduler="serial", prevalence=formula, inverse_temperature=1.0)
+        options = {"prevalence": formula, "inverse_temperature": 1.0, "iterations": SHORT}
+        fitted(corpora, tmp_path / name, scheduler="serial", **options)
     informed, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
     np.testing.assert_allclose(informed, same, atol=1e-5)
 
@@ -159,7 +184,8 @@ def test_coefficients_at_their_prior__give_the_scores_of_lda(corpora, tmp_path, 
 def test_shares_at_their_prior__give_the_bits_of_the_hdp(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(prevalence, "_share_steps", lambda state, *_: np.zeros_like(state.prevalence_coefficients))
     for name, formula in (("own", "~ party"), ("same", None)):
-        fitted(corpora, tmp_path / name, family="hdp", scheduler="serial", prevalence=formula, inverse_temperature=1.0)
+        options = {"prevalence": formula, "inverse_temperature": 1.0, "iterations": SHORT}
+        fitted(corpora, tmp_path / name, family="hdp", scheduler="serial", **options)
     informed, same = scores_of(tmp_path / "own"), scores_of(tmp_path / "same")
     np.testing.assert_allclose(informed, same, atol=1e-5)
 
@@ -178,10 +204,8 @@ def test_the_hdp__finds_effects_and_leaves_the_shares_of_the_corpus(corpora, tmp
     assert moved.prevalence().loc["year"].max() > 0.3
 
 
-def test_a_warm_start__begins_from_the_coefficients(corpora, reference, tmp_path):
-    for family, known in (("lda", reference), ("hdp", tmp_path / "hdp")):
-        if family == "hdp":
-            fitted(corpora, known, family=family, scheduler="serial", inverse_temperature=1.0)
+def test_a_warm_start__begins_from_the_coefficients(corpora, reference, short_fit, tmp_path):
+    for family, known in (("lda", reference), ("hdp", run_of(short_fit(family="hdp", inverse_temperature=1.0)))):
         options = {"family": family, "scheduler": "serial", "inverse_temperature": 1.0, "warm": known}
         after = fitted(corpora, tmp_path / f"{family}-more", iterations=3, **options)
         before = Model(known).global_state.prevalence.prevalence_coefficients

@@ -30,6 +30,7 @@ def rows(model):
     return model.rows(0).word_topic
 
 
+@pytest.mark.long  # `test_fits__have_the_same_bits_with_shared_memory` kills a worker too
 def test_a_killed_worker__changes_no_bit(small, tmp_path):
     expected = rows(fit(small[0], tmp_path / "calm", family="hdp", topics=5, iterations=12, scheduler="serial"))
     with distributed.LocalCluster(

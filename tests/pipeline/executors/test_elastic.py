@@ -16,11 +16,12 @@ from collapsium.pipeline import fit, resume
 from collapsium.pipeline.executors import dask_members
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, MismatchError, OptionError
+from tests.conftest import rest_long
 from tests.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.xdist_group("clusters")
 
-OPTIONS = {"family": "hdp", "topics": 5, "iterations": 14}
+OPTIONS = {"family": "hdp", "topics": 5, "iterations": 9}
 
 
 def rows(model):
@@ -62,7 +63,7 @@ def cluster():
         wait_until(lambda: not hosts_here())
 
 
-@pytest.mark.parametrize("kind", ["client", "cluster", "file"])
+@pytest.mark.parametrize("kind", rest_long(["client", "cluster", "file"], retained=(0, 1)))  # commands take files too
 def test_fit__takes_a_client_a_cluster_or_a_scheduler_file_and_leaves_it_open(kind, small, tmp_path, cluster, expected):
     (tmp_path / "scheduler.json").write_text(json.dumps({"address": cluster.scheduler_address}))
     with distributed.Client(cluster) as client:

@@ -22,15 +22,35 @@ from collapsium.storage.runs.published import Versions, read_parts
 from tests.fits import bits
 from tests.pipeline.workflows.conftest import JOB, WORDS, write_day
 
+REPORT = "collapsium.pipeline.reporting.page.report.report"
+
+
+def write_report(run, out, progress):
+    """Stand-in for reports, which are not what is tried here."""
+    Path(out).write_text(f"<html>{len(topics(run))} topics</html>")
+
 
 @pytest.fixture(autouse=True)
 def reports(monkeypatch):
-    """Stand-in for reports, which are not what is tried here."""
+    monkeypatch.setattr(REPORT, write_report)
 
-    def report(run, out, progress):
-        Path(out).write_text(f"<html>{len(topics(run))} topics</html>")
 
-    monkeypatch.setattr("collapsium.pipeline.reporting.page.report.report", report)
+@pytest.fixture(scope="module")
+def first_day(tmp_path_factory):
+    """The folder of a job whose first day is published."""
+    place = tmp_path_factory.mktemp("first")
+    write_day(place, 1)
+    (place / "job.toml").write_text(JOB)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(REPORT, write_report)
+        assert batch(place / "job.toml").version == 1
+    return place
+
+
+@pytest.fixture
+def published_job(first_day, tmp_path):
+    """A job whose first day is published, in a folder of its own."""
+    return shutil.copytree(first_day, tmp_path / "place", symlinks=True) / "job.toml"
 
 
 def published(job):
@@ -108,8 +128,10 @@ def test_a_night_of_few_documents__folds_them_in_and_writes_their_proportions_al
     assert {part.version for part in read_parts(Folder(job.parent / "job/published/0004"))} == {4}
 
 
-def test_a_night_that_ends_while_it_writes_proportions__leaves_the_version_whole_and_continues(job, monkeypatch):
-    batch(job)
+def test_a_night_that_ends_while_it_writes_proportions__leaves_the_version_whole_and_continues(
+    published_job, monkeypatch
+):
+    job = published_job
     before = published(job)
     write_day(job.parent, 2, documents=20)
     written = []
@@ -204,8 +226,8 @@ def test_documents_that_arrive_while_a_version_is_unfinished__belong_to_the_next
     assert [version.documents for version, _ in versions(job)] == [40, 60]
 
 
-def test_a_worse_model__is_not_published_and_alarms(job, capsys):
-    batch(job)
+def test_a_worse_model__is_not_published_and_alarms(published_job, capsys):
+    job = published_job
     alarm_file = job.parent / "told.json"
     script = f"import sys, pathlib; pathlib.Path({str(alarm_file)!r}).write_text(sys.stdin.read())"
     text = JOB + f"[alarm]\ncommand = {json.dumps([sys.executable, '-c', script])}\nworse_by = 0.02\n"
@@ -310,8 +332,8 @@ def test_sources__are_not_read_again_while_they_are_as_they_were(tmp_path):
         find_sources([str(tmp_path / "nothing")], {})
 
 
-def test_a_damaged_journal__is_named(job):
-    batch(job)
+def test_a_damaged_journal__is_named(published_job):
+    job = published_job
     folder = Folder(str(job.parent / "job"))
     journal = Journal.read(folder)
     assert journal.outcome == "published"
@@ -410,8 +432,8 @@ def test_a_job_with_too_few_words_to_hold_out__continues_once_it_has_more(job):
     assert batch(job).documents == 41
 
 
-def test_names__carry_over_to_the_next_version_with_the_ids(job):
-    batch(job)
+def test_names__carry_over_to_the_next_version_with_the_ids(published_job):
+    job = published_job
     current = job.parent / "job/published/current"
     named = name_topics(current, lambda words, documents: f"about {words[0]}")
     assert len(named) == 3
@@ -426,7 +448,7 @@ COURT = ["judge", "court", "lawyer", "jury", "verdict", "appeal", "witness", "tr
 
 
 def test_a_new_topic__gets_an_unused_id_and_the_others_keep_theirs(job):
-    job.write_text(job.read_text().replace("shard_tokens = 600", "shard_tokens = 600\ngrow = true"))
+    job.write_text(job.read_text().replace("shard_tokens = 600", "shard_tokens = 6000\ngrow = true"))
     batch(job)
     current = job.parent / "job/published/current"
     before = name_topics(current, lambda words, documents: f"about {words[0]}")
@@ -455,8 +477,8 @@ def test_a_new_topic_with_a_former_number__replaces_the_former_topic():
     assert Succession((4,), ()).text() == "new 4"
 
 
-def test_topics_without_a_match__are_born_and_gone(job):
-    batch(job)
+def test_topics_without_a_match__are_born_and_gone(published_job):
+    job = published_job
     text = job.read_text()
     write_day(job.parent, 2, documents=20)
     job.write_text(text.replace("topics = 3", "topics = 4"))

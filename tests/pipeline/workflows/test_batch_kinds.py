@@ -189,13 +189,15 @@ def test_a_version_of_restarts__has_the_mean_of_their_proportions(days):
 
 def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_topics(tmp_path):
     """A job killed in the last fit continues to the same bits."""
+    first = tmp_path / "whole"
+    first.mkdir()
+    (first / "job.toml").write_text(CONSENSUS)
+    write_day(first, 1, 20)
+    assert batch(first / "job.toml").outcome == "published"
+    name_topics(first / "job/published/current", lambda words, texts: words[0].upper())
+    shutil.copytree(first, tmp_path / "killed", symlinks=True)
     for place, killed in (("whole", False), ("killed", True)):
-        (tmp_path / place).mkdir()
-        (tmp_path / f"{place}/job.toml").write_text(CONSENSUS)
-        write_day(tmp_path / place, 1, 20)
-        assert batch(tmp_path / f"{place}/job.toml").outcome == "published"
         current = tmp_path / f"{place}/job/published/current"
-        name_topics(current, lambda words, texts: words[0].upper())
         names = Model(current).topic_names
         write_day(tmp_path / place, 2, 10)
 

@@ -200,7 +200,7 @@ def test_more_iterations__leave_the_consensus_and_the_names_of_its_topics(consen
 
 
 def test_a_tolerance__ends_the_last_fit_for_good(small, tmp_path):
-    fit(small[0], tmp_path / "run", **{**OPTIONS, "tolerance": 0.9, "iterations": 9})
+    fit(small[0], tmp_path / "run", **{**OPTIONS, "restarts": 2, "tolerance": 0.9, "iterations": 9})
     before = Model(tmp_path / "run").record.iterations
     assert before < 9
     resume(tmp_path / "run")
@@ -234,7 +234,7 @@ def test_samples_of_one_fit__are_joined(small, tmp_path):
 
 
 def test_a_start_that_stays_in_the_members__stays_in_their_means(small, tmp_path):
-    options = {**OPTIONS, "responsibilities": "active", "init": "clusters", "init_strength": 9.0}
+    options = {**OPTIONS, "restarts": 2, "responsibilities": "active", "init": "clusters", "init_strength": 9.0}
 
     def sink(event):
         if STOPS["in the last fit"](event):
@@ -286,7 +286,7 @@ def test_members_that_are_not_joined_yet__are_refused_in_one_line(small, tmp_pat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(small[0], tmp_path / "run", sinks=[sink], **OPTIONS)
+        fit(small[0], tmp_path / "run", sinks=[sink], **{**OPTIONS, "restarts": 2, "iterations": 3})
     with pytest.raises(AbsentError, match="its members are not joined yet; continue with `resume`"):
         evaluate(tmp_path / "run", heldout=small[1])
 

@@ -54,6 +54,20 @@ def stopped(small, place, iteration=5, **options):
     return place
 
 
+@pytest.fixture(scope="module")
+def stopped_copy(small, tmp_path_factory):
+    """A function that copies a run stopped at an iteration; each such run is fitted once."""
+    runs = {}
+
+    def copy(place, iteration=5, **options):
+        key = (iteration, *options.items())
+        if key not in runs:
+            runs[key] = stopped(small, tmp_path_factory.mktemp("stopped") / "run", iteration, **options)
+        return shutil.copytree(runs[key], place)
+
+    return copy
+
+
 class Recorded(SerialExecutor):
     """Records what is submitted, and the waits for written parts."""
 
@@ -103,8 +117,8 @@ def test_a_stopped_run__continues_to_the_same_bits_and_events(small, tmp_path, w
     same(run, whole)
 
 
-def test_a_run__may_be_stopped_again_and_again(small, tmp_path, whole):
-    run = stopped(small, tmp_path / "run", 2)
+def test_a_run__may_be_stopped_again_and_again(stopped_copy, tmp_path, whole):
+    run = stopped_copy(tmp_path / "run", 2)
     for iteration in (3, 5, 6):
         with pytest.raises(KeyboardInterrupt):
             resumed(
@@ -119,8 +133,8 @@ def test_a_run__may_be_stopped_again_and_again(small, tmp_path, whole):
     assert sum(line["event"] == "cluster" for line in lines) == 5
 
 
-def test_a_run_without_a_checkpoint__starts_again_from_its_record(small, tmp_path, whole):
-    run = stopped(small, tmp_path / "run", 2)
+def test_a_run_without_a_checkpoint__starts_again_from_its_record(stopped_copy, tmp_path, whole):
+    run = stopped_copy(tmp_path / "run", 2)
     shutil.rmtree(run / "checkpoints")
     with (run / "events.jsonl").open("ab") as file:
         file.write(b'{"event": "iterat')  # it was killed while it wrote
@@ -131,8 +145,8 @@ def test_a_run_without_a_checkpoint__starts_again_from_its_record(small, tmp_pat
 
 @pytest.mark.parametrize("damage", ["byte", "cut", "emptied", "removed", "tail"])
 @pytest.mark.parametrize("copied", [True, False])
-def test_damaged_events__stop_no_resume_and_are_restored(small, tmp_path, whole, damage, copied):
-    run = stopped(small, tmp_path / "run", 5)
+def test_damaged_events__stop_no_resume_and_are_restored(stopped_copy, tmp_path, whole, damage, copied):
+    run = stopped_copy(tmp_path / "run", 5)
     path, latest = run / "events.jsonl", Checkpoints(Folder(run) / "checkpoints").latest()
     data = path.read_bytes()
     place = len(data) // 2
@@ -216,8 +230,8 @@ def test_a_run_that_came_under_its_tolerance__is_at_its_end(small, tmp_path):
         ({"surprise": 1}, "unknown option 'surprise'"),
     ],
 )
-def test_what_would_change_the_model__is_refused_by_name(small, tmp_path, options, text):
-    run = stopped(small, tmp_path / "run", 2)
+def test_what_would_change_the_model__is_refused_by_name(stopped_copy, tmp_path, options, text):
+    run = stopped_copy(tmp_path / "run", 2)
     with pytest.raises(OptionError) as raised:
         resume(run, **options)
     assert text in str(raised.value)
@@ -313,9 +327,9 @@ def beyond_topics(values):
 )
 @pytest.mark.parametrize("scheduler", ["serial", "threads"])
 def test_arrays_that_fail_their_check__leave_the_checkpoint_before(
-    small, tmp_path, whole, scheduler, part, name, change
+    stopped_copy, tmp_path, whole, scheduler, part, name, change
 ):
-    run = stopped(small, tmp_path / "run", 5, checkpoint_every=1)
+    run = stopped_copy(tmp_path / "run", 5, checkpoint_every=1)
     rewritten(run, 5, part, name, change)
     notices = []
     sink = lambda event: notices.append(event["text"]) if event["event"] == "notice" else None  # noqa: E731
@@ -324,8 +338,8 @@ def test_arrays_that_fail_their_check__leave_the_checkpoint_before(
     assert any(f"{name}" in text and "continuing from the checkpoint of iteration 4" in text for text in notices)
 
 
-def test_arrays_that_fail_their_check_in_each_checkpoint__are_named(small, tmp_path):
-    run = stopped(small, tmp_path / "run", 5, checkpoint_every=1)
+def test_arrays_that_fail_their_check_in_each_checkpoint__are_named(stopped_copy, tmp_path):
+    run = stopped_copy(tmp_path / "run", 5, checkpoint_every=1)
     for iteration in (4, 5):
         rewritten(run, iteration, "local_states/00000", "document_counts", below_zero)
     with pytest.raises(DamagedError, match="no checkpoint is complete: .*00000005.*document_counts.*found -1000"):

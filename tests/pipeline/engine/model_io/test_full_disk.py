@@ -1,9 +1,8 @@
 """A full disk, in every step: a clear error, and what stood before still verifies."""
 
-import os
 import shutil
 import subprocess
-import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from collapsium.storage.errors import StoreError
 from collapsium.storage.runs.run import Run
 from tests.conftest import rest_long
 from tests.fits import bits, resumed
-from tests.waiting import PATIENCE
 
 OPTIONS = {"family": "lda", "topics": 12, "iterations": 8}
 
@@ -40,9 +38,12 @@ def corpus(tmp_path_factory):
     return place
 
 
-def command(*words, **environment):
-    words = [sys.executable, "-m", "collapsium.pipeline", *map(str, words)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **environment})
+@pytest.fixture(scope="module")
+def calm(corpus, tmp_path_factory):
+    """A run that no disk disturbed."""
+    run = tmp_path_factory.mktemp("calm") / "run"
+    fit(corpus, run, **OPTIONS)
+    return run
 
 
 def fill(disk, left):
@@ -52,26 +53,29 @@ def fill(disk, left):
         file.write(b"x" * (shutil.disk_usage(disk).free - left))
 
 
-def require_clear(done):
-    assert done.returncode == 1, done.stderr
-    assert "no space is left on the disk" in done.stderr.splitlines()[-1], done.stderr
-    assert "Traceback" not in done.stderr
+def require_clear(capsys, *words):
+    """Run a command, which must say clearly that the disk is full."""
+    capsys.readouterr()
+    code = main([str(word) for word in words])
+    err = capsys.readouterr().err
+    assert code == 1, err
+    assert "no space is left on the disk" in err.splitlines()[-1], err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize("left", rest_long([20_000, 0, 60_000]))
-def test_ingest__leaves_nothing(disk, tmp_path, left):
+def test_ingest__leaves_nothing(disk, tmp_path, left, capsys):
     lines = [f'{{"id": {n}, "text": "{" ".join(f"word{(n * k) % 997}" for k in range(60))}"}}' for n in range(2000)]
     (tmp_path / "texts.jsonl").write_text("\n".join(lines).replace("word", "w"))
     fill(disk, left)
-    done = command("ingest", tmp_path / "texts.jsonl", disk / "corpus", "--stop-words", "none", "--shard-tokens", 9000)
-    require_clear(done)
+    options = ["--stop-words", "none", "--shard-tokens", 9000]
+    require_clear(capsys, "ingest", tmp_path / "texts.jsonl", disk / "corpus", *options)
     assert [path.name for path in disk.iterdir()] == ["filler"]
 
 
 @pytest.mark.parametrize(("iteration", "left"), [(0, 2000), (2, 0), (2, 30_000), (4, 3000), (8, 0)])
-def test_fit__keeps_existing_files_and_continues_later(disk, tmp_path, corpus, iteration, left):
+def test_fit__keeps_existing_files_and_continues_later(disk, corpus, calm, iteration, left):
     """The disk becomes full in the middle: before the first checkpoint, in the middle of one, and at the end."""
-    expected = bits(fit(corpus, tmp_path / "calm", **OPTIONS), 4)
 
     def sink(event):
         if event["event"] in ("iteration", "started") and event["iteration"] == iteration:
@@ -83,7 +87,7 @@ def test_fit__keeps_existing_files_and_continues_later(disk, tmp_path, corpus, i
     assert (Run(disk / "run").checkpoints.latest() or 0) >= min(iteration, 2)
     (disk / "filler").unlink()
     resumed(disk / "run")
-    assert bits(Model(disk / "run"), 4) == expected
+    assert bits(Model(disk / "run"), 4) == bits(Model(calm), 4)
     assert verify(disk / "run").broken == []
 
 
@@ -112,16 +116,14 @@ def test_local_states_on_a_full_scratch_disk__are_a_clear_error(disk, tmp_path, 
     assert sorted(path.name for path in disk.iterdir()) == ["filler"]
 
 
-def test_infer__leaves_nothing(disk, tmp_path, corpus):
-    fit(corpus, tmp_path / "run", **OPTIONS)
+def test_infer__leaves_nothing(disk, tmp_path, corpus, calm, capsys, monkeypatch):
     fill(disk, 4096)
-    done = command("infer", tmp_path / "run", corpus, disk / "proportions.parquet")
-    require_clear(done)
+    require_clear(capsys, "infer", calm, corpus, disk / "proportions.parquet")
     assert [path.name for path in disk.iterdir()] == ["filler"]
     fill(disk, 12_000)
-    done = command("infer", tmp_path / "run", corpus, tmp_path / "out.parquet", TMPDIR=str(disk))
-    require_clear(done)
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    require_clear(capsys, "infer", calm, corpus, tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
-    assert verify(tmp_path / "run").broken == []
+    assert verify(calm).broken == []
     assert verify(corpus).broken == []
     assert [path.name for path in Path(disk).iterdir()] == ["filler"]

@@ -56,7 +56,7 @@ def sources(planted, tmp_path_factory):
 @pytest.mark.parametrize("source", rest_long(["lda", "hdp"]))
 @pytest.mark.parametrize(("family", "options"), WAYS, ids=NAMES)
 def test_a_warm_start__begins_where_the_source_ended(planted, sources, tmp_path, source, family, options):
-    settings = {"family": family, "heldout": planted[1], "scheduler": "serial", "iterations": 30, **options}
+    settings = {"family": family, "heldout": planted[1], "scheduler": "serial", "iterations": 20, **options}
     fit(planted[0], tmp_path / "warm", warm=sources[source], seed=9, **settings)
     fit(planted[0], tmp_path / "cold", seed=9, **{**settings, "iterations": 1, "init": "random"})
     ended, warm = scores_of(sources[source])[-1], scores_of(tmp_path / "warm")

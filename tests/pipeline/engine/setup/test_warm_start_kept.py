@@ -23,6 +23,7 @@ from tests.fits import arrays_of, bits, problem_of, resumed, scores_of
 from tests.strategies import documents_of
 
 WORDS, MORE = 30, 4
+ITERATIONS = 40
 FAMILIES = {
     "lda": {"topics": 4, "beta": 3.0, "learn": ("asymmetric-alpha",)},
     "lda-dense": {"topics": 4, "beta": 3.0, "responsibilities": "dense"},
@@ -73,7 +74,7 @@ def firsts(days, tmp_path_factory):
     place = tmp_path_factory.mktemp("firsts")
     for name, options in {**FAMILIES, **ALSO}.items():
         family = name if name in ALSO or name.startswith("gibbs") else name.split("-")[0]
-        fit(days["one"][0], place / name, family=family, heldout=days["one"][1], iterations=60, **options)
+        fit(days["one"][0], place / name, family=family, heldout=days["one"][1], iterations=ITERATIONS, **options)
     return place
 
 
@@ -100,7 +101,7 @@ def kept_array(local):
 @pytest.mark.parametrize(("name", "day"), list(zip(FAMILIES, ["two", "grown"] * 3, strict=True)))
 def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, day):
     problem, state, known = begun(days[day][0], firsts / name, name)
-    checkpoint = Run(firsts / name).checkpoints.at(60)
+    checkpoint = Run(firsts / name).checkpoints.at(ITERATIONS)
     parts = checkpoint.record().parts
     assert [reference.saved is not None for reference in known] == [True, True, True, False]
     for number in range(3):
@@ -122,7 +123,7 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
 def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, firsts, tmp_path, name, day):
     train, heldout = days[day]
     options, sampler = {**FAMILIES, **ALSO}[name], name.startswith("gibbs")
-    settings = {"family": family_of(name), "heldout": heldout, "iterations": 60, **options}
+    settings = {"family": family_of(name), "heldout": heldout, "iterations": ITERATIONS, **options}
     fit(train, tmp_path / "cold", **settings)
     cold = scores_of(tmp_path / "cold")
     fit(train, tmp_path / "warm", warm=firsts / name, **{**settings, "iterations": 12})
@@ -160,7 +161,7 @@ def test_a_run_whose_checkpoints_are_missing__is_begun_from_its_model(days, firs
     source = shutil.copytree(firsts / "lda", tmp_path / "source")
     named = WarmSource.of(source)
     assert named.local_states == WarmSource.of(firsts / "lda").local_states
-    Checkpoints(Folder(str(source / "checkpoints"))).at(60).folder.remove()
+    Checkpoints(Folder(str(source / "checkpoints"))).at(ITERATIONS).folder.remove()
     assert WarmSource.of(source).local_states == ""
     _, _, known = begun(days["two"][0], source, "lda")
     assert all(reference.saved is None and reference.columns == 4 for reference in known)
