@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
@@ -49,11 +51,21 @@ def require_unlinked(url: str, path: str, name: str) -> None:
     parts = name.split("/")
     for end in range(1, len(parts) + 1):
         inner = "/".join(parts[:end])
-        if Path(f"{path}/{inner}").is_symlink():
+        if _is_link(f"{path}/{inner}"):
             raise DamagedError(
                 url,
                 f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target",
             )
+
+
+def _is_link(path: str) -> bool:
+    """Return True for a symbolic link; objects of `pathlib` took a fifth of the time of reading a small group."""
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP):
+            return False
+        raise
 
 
 T = TypeVar("T")
@@ -132,26 +144,33 @@ class Folder:
         if not self.local:
             self._fs.invalidate_cache()
 
-    def _require_plain(self, name: str, most: int | None = None) -> None:
-        """Raise an error for a file that is too large, or a pipe or device, whose bytes may never end."""
+    def _require_plain(self, name: str, most: int | None = None) -> str:
+        """Return a file's path; raise an error if it is too large, or a pipe or device, whose bytes may never end."""
+        path = self._at(name)
         if not self.local:
-            size = None if most is None else self._do(name, lambda: self._fs.size(self._at(name)))
+            size = None if most is None else self._do(name, lambda: self._fs.size(path))
         else:
-            status = Path(self._at(name)).stat()
+            status = os.lstat(path)  # `_at` has found no link
             if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 raise DamagedError(f"{self.url}/{name}", "expected a file, found a pipe or device")
             size = status.st_size
         if most is not None and size is not None and size > most:
             raise DamagedError(f"{self.url}/{name}", f"expected at most {most:,} bytes, found {size:,}")
+        return path
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """Return the bytes of a file."""
-        path = self._at(name)
         try:
-            self._require_plain(name, most)
-            return self._do(name, lambda: cast(bytes, self._fs.cat_file(path)))
+            path = self._require_plain(name, most)
+            return self._do(name, lambda: self._bytes_of(path))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise AbsentError(f"{self.url}/{name}: no such file") from None
+
+    def _bytes_of(self, path: str) -> bytes:
+        if not self.local:
+            return cast(bytes, self._fs.cat_file(path))
+        with io.FileIO(path) as file:  # a third of the time that fsspec takes for a small file
+            return file.readall()
 
     def read_from(self, name: str, start: int) -> tuple[bytes, int]:
         """Return the bytes of a file from an offset on, and its size."""
@@ -243,8 +262,7 @@ class Folder:
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading."""
-        self._require_plain(name)
-        return cast(IO[bytes], self._fs.open(self._at(name), "rb"))
+        return cast(IO[bytes], self._fs.open(self._require_plain(name), "rb"))
 
     def names(self) -> list[str]:
         """Return the sorted names directly inside; empty if the folder does not exist."""
