@@ -13,6 +13,7 @@ from tests.fits import bits, resumed
 from tests.pipeline.cli.commands import command, one_line
 
 TRUE_TOPICS, WORDS, SEED_WORDS = 8, 160, 3
+DOCUMENTS = 200
 FAMILIES = {
     "lda": {"family": "lda", "topics": 8},
     "dense": {"family": "lda", "topics": 8, "responsibilities": "dense"},
@@ -44,7 +45,7 @@ def seeds_of(chosen, strength=1.0):
 def corpus(tmp_path_factory):
     generator, phi = np.random.default_rng(7), true_topics()
     rows = []
-    for _ in range(300):
+    for _ in range(DOCUMENTS):
         theta = generator.dirichlet(np.full(TRUE_TOPICS, 0.15))
         counts = generator.multinomial(60, theta @ phi)
         rows.append({int(word): int(counts[word]) for word in np.flatnonzero(counts)})
@@ -187,7 +188,7 @@ def test_names__are_shown_everywhere_and_a_namer_leaves_them(corpus, tmp_path, c
     path.unlink()
     resume(tmp_path / "run", iterations=9, scheduler="serial")
     fit(corpus, tmp_path / "warm", family="lda", topics=8, iterations=2, warm=tmp_path / "run", scheduler="serial")
-    assert infer(tmp_path / "run", corpus, tmp_path / "out.csv").rows == 300
+    assert infer(tmp_path / "run", corpus, tmp_path / "out.csv").rows == DOCUMENTS
 
 
 def test_scores__do_not_suffer_from_right_seeds(corpus, tmp_path):
