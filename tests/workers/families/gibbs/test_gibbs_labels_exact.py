@@ -78,7 +78,7 @@ def test_topics_of_labels__are_sampled_from_the_posterior(family, options, allow
         for z in itertools.product(*(allowed[document] for document in owner))
     }
     samples = []
-    for local, objective in swept(family, options, 1600):
+    for local, objective in swept(family, options, 3000):
         z = tuple(local.token_topic.tolist())
         np.testing.assert_allclose(objective, posterior[z], rtol=1e-9)
         samples.append(z)
@@ -95,7 +95,7 @@ def test_author_topic__samples_from_the_posterior():
         for a in itertools.product(*(authors[document] for document in owner))
     }
     samples = []
-    for local, objective in swept("author-topic", {"topics": 2}, 1600):
+    for local, objective in swept("author-topic", {"topics": 2}, 3000):
         named = [authors[document][place] for document, place in zip(owner, local.token_author, strict=True)]
         samples.append((tuple(local.token_topic.tolist()), tuple(named)))
         np.testing.assert_allclose(objective, posterior[samples[-1]] - 2 * np.log(2.0), rtol=1e-9)

@@ -117,9 +117,9 @@ def test_sweeps__sample_from_the_posterior(name, discount, moving):
     shard = shard_of(documents)
     chain = Chain(family, shard, 4, strength=1.3, discount=discount, tables=moving, **options)
     expected, samples = enumerated(chain, shard), []
-    for number in range(20 + 7 * 500):
+    for number in range(20 + 9 * 800):
         chain.step()
-        if number >= 20 and number % 7 == 0:  # nearly independent
+        if number >= 20 and number % 9 == 0:  # nearly independent
             samples.append((tuple(chain.z().tolist()), chain.tables().tobytes()))
     assert misfit(samples, expected) > 0.01
     assert misfit(samples, {state: 0.5 * value for state, value in expected.items()}) < 1e-4  # the test can fail
@@ -317,7 +317,7 @@ def test_one_segment__is_lda_with_a_prior_of_two_levels(b):
         z = np.array([bits >> place & 1 for place in range(6)])
         n = [np.bincount(z[node == j], minlength=2) for j in np.unique(node)]
         expected[tuple(z.tolist())] = sum(map(log_document, n)) + log_words(words, z, 2, BETA)
-    for number in range(20 + 3 * 1200):
+    for number in range(20 + 3 * 2000):
         chain.step()
         if number >= 20 and number % 3 == 0:
             samples.append(tuple(chain.z().tolist()))
