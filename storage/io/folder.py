@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator
@@ -49,11 +51,23 @@ def require_unlinked(url: str, path: str, name: str) -> None:
     parts = name.split("/")
     for end in range(1, len(parts) + 1):
         inner = "/".join(parts[:end])
-        if os.path.islink(f"{path}/{inner}"):  # noqa: PTH114 - a path object takes five times as long
+        if _is_link(f"{path}/{inner}"):
             raise DamagedError(
                 url,
                 f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target",
             )
+
+
+def _is_link(path: str) -> bool:
+    """Return True for a symbolic link; objects of `pathlib` took a fifth of the time of reading a small group."""
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP):
+            return False
+        raise
+    except ValueError:  # A null character
+        return False
 
 
 T = TypeVar("T")
@@ -132,33 +146,40 @@ class Folder:
         if not self.local:
             self._fs.invalidate_cache()
 
-    def _require_plain(self, name: str, path: str, most: int | None = None) -> None:
-        """Raise an error for a file that is too large, or a pipe or device, whose bytes may never end."""
+    def _require_plain(self, name: str, most: int | None = None) -> str:
+        """Return a file's path; raise an error if it is too large, or a pipe or device, whose bytes may never end."""
+        path = self._at(name)
         if not self.local:
             size = None if most is None else self._do(name, lambda: self._fs.size(path))
         else:
-            status = os.stat(path)  # noqa: PTH116
+            status = os.lstat(path)  # `_at` has found no link
             if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 raise DamagedError(f"{self.url}/{name}", "expected a file, found a pipe or device")
             size = status.st_size
         if most is not None and size is not None and size > most:
             raise DamagedError(f"{self.url}/{name}", f"expected at most {most:,} bytes, found {size:,}")
+        return path
 
     def read(self, name: str, most: int | None = None) -> bytes:
         """Return the bytes of a file."""
-        path = self._at(name)
         try:
-            self._require_plain(name, path, most)
-            return self._do(name, lambda: cast(bytes, self._fs.cat_file(path)))
+            path = self._require_plain(name, most)
+            return self._do(name, lambda: self._bytes_of(path))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise AbsentError(f"{self.url}/{name}: no such file") from None
+
+    def _bytes_of(self, path: str) -> bytes:
+        if not self.local:
+            return cast(bytes, self._fs.cat_file(path))
+        with io.FileIO(path) as file:  # a third of the time that fsspec takes for a small file
+            return file.readall()
 
     def read_from(self, name: str, start: int) -> tuple[bytes, int]:
         """Return the bytes of a file from an offset on, and its size."""
         path = self._at(name)
         self._refresh()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            self._require_plain(name, path)
+            self._require_plain(name)
 
         def read() -> tuple[bytes, int]:
             size = int(self._fs.size(path) or 0)
@@ -243,9 +264,7 @@ class Folder:
 
     def open(self, name: str) -> IO[bytes]:
         """Open a file for reading."""
-        path = self._at(name)
-        self._require_plain(name, path)
-        return cast(IO[bytes], self._fs.open(path, "rb"))
+        return cast(IO[bytes], self._fs.open(self._require_plain(name), "rb"))
 
     def names(self) -> list[str]:
         """Return the sorted names directly inside; empty if the folder does not exist."""

@@ -131,7 +131,7 @@ def test_views__keep_a_piece_in_use(pool, view):
     array.fill(1)
     part = view(array)
     del array
-    gc.collect()
+    gc.collect(1)  # of young objects; a search of all would take half a second
     assert not pool._free
     other = large(pool)
     other.fill(2)
@@ -145,7 +145,7 @@ def test_arrays__in_a_cycle_are_given_back_by_the_collector(pool):
     cycle = {"array": array}
     cycle["self"] = cycle
     del array, cycle
-    gc.collect()
+    gc.collect(1)  # of young objects; a search of all would take half a second
     assert pieces(pool) == [LARGE]
     assert pool._used == 0
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, fit
+from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.storage.runs.run import Run
@@ -16,9 +17,17 @@ from tests.counting import document_counts, recount
 from tests.fits import TIMES, problem_of
 
 ITERATIONS = 90
+LIVED = 72  # of these; moves have ended by then
 # Few are enough for a test: topics part early on so small a corpus.
 OPTIONS = {"topics": 12, "beta": 3.0, "split_merge_moves": True}
 FIT = {"family": "hdp", "iterations": ITERATIONS, "seed": 7, **OPTIONS}
+STEPS = {
+    (1, False, True): "proposals",
+    (2, False, True): "scores",
+    (0, True, True): "moves",
+    (0, True, False): "release",
+}
+"""Steps of rounds by the request to the next sweep, whether it moves topics, and whether tokens are held out."""
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +43,9 @@ def early():
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
-    """A corpus of three topics in four shards, some of its documents empty, and tokens of the same documents."""
+    """A corpus of three topics in three shards, some of its documents empty, and tokens of the same documents."""
     place = tmp_path_factory.mktemp("planted")
-    return corpora(place, 5)
+    return corpora(place, 5, documents=90)
 
 
 def corpora(place, seed, documents=120, topics=3):
@@ -46,22 +55,45 @@ def corpora(place, seed, documents=120, topics=3):
 
 
 def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **where):
-    """The problem, and the state after each iteration, run serially."""
+    """The problem, and the states after iterations until moves have ended, run serially."""
     problem = problem_of(corpus, "hdp", options, iterations=ITERATIONS, **where)
     problem = replace(problem, local_sweeps=local_sweeps, warm=warm)
-    limits = limits or Limits(iterations=ITERATIONS)
+    limits = limits or Limits(iterations=LIVED)
     return problem, (state for state, _ in Fit(problem, limits))
 
 
 @pytest.fixture(scope="module")
-def whole(planted, tmp_path_factory, early):
-    """A serial run in which moves were accepted."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    fit(planted[0], out, heldout=planted[1], scheduler="serial", **FIT)
+def noted(planted, tmp_path_factory, early):
+    """A serial run in which moves were accepted, and its first iteration after which each step is pending, by name."""
+    out, found, hold = tmp_path_factory.mktemp("whole") / "run", {}, RunCheckpointer.hold
+
+    def note(checkpointer, snapshot):
+        moves, held = snapshot.state.global_state.moves, snapshot.state.global_state.held.held_share > 0
+        step = STEPS.get((moves.ask, moves.moving, held))
+        if moves.split_pairs.size:
+            step = "splits" if moves.moving else "judgement" if moves.ask else "parting"
+        found.setdefault(step, snapshot.state.iteration)
+        hold(checkpointer, snapshot)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunCheckpointer, "hold", note)
+        fit(planted[0], out, heldout=planted[1], scheduler="serial", **FIT)
     iterations = iterations_of(out)
     assert iterations[-1]["merges"] > 0
     assert iterations[-1]["deletes"] > 0
-    return out
+    return out, found
+
+
+@pytest.fixture(scope="module")
+def whole(noted):
+    """A serial run in which moves were accepted."""
+    return noted[0]
+
+
+@pytest.fixture(scope="module")
+def steps(noted):
+    """The first iteration of the run `whole` after which each step is pending, by name."""
+    return {name: noted[1][name] for name in (*STEPS.values(), "splits", "parting", "judgement")}
 
 
 def iterations_of(run_):

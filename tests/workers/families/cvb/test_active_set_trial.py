@@ -195,7 +195,7 @@ def decision(request):
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     """A corpus of documents in four shards, and other tokens of its documents."""
-    return corpora(tmp_path_factory.mktemp("planted"), 6, documents=320)
+    return corpora(tmp_path_factory.mktemp("planted"), 6)
 
 
 @pytest.fixture(scope="module")
@@ -215,10 +215,10 @@ def sizes_of(locals_):
 @pytest.mark.parametrize("local_sweeps", rest_long([1, 2]))
 def test_documents__have_as_many_topics_as_the_trial_decides(decision, planted, local_sweeps):
     options = {"topics": TOPICS, "beta": 3.0}
-    problem = problem_of(planted[0], "lda", options, iterations=60)
+    problem = problem_of(planted[0], "lda", options, iterations=ITERATIONS)
     problem = dataclasses.replace(problem, local_sweeps=local_sweeps)
     small, largest, decided = active_topics.LANES, [], []
-    for state, _ in Fit(problem, Limits(iterations=60)):
+    for state, _ in Fit(problem, Limits(iterations=ITERATIONS)):
         decided.append(state.global_state.trial.trial_small)
         if state.iteration % 3 == 0 or decided[-2:-1] != decided[-1:]:
             check_recount(problem, state)

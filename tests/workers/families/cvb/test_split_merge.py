@@ -91,10 +91,17 @@ def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
     assert state.global_state.alpha == 1.0
 
 
-@pytest.mark.parametrize("shards", [1, 11])
+@pytest.fixture(scope="module")
+def life(planted, early):
+    """The problem of a fit, and its states."""
+    problem, states = lived(planted[0])
+    return problem, list(states)
+
+
+@pytest.mark.parametrize("shards", [1, 7])
 def test_counts__are_conserved_by_any_number_of_shards(tmp_path, shards):
     rows = planted_rows(8, documents=120, words=30, topics=3, tokens=60)
-    corpus = write_corpus(tmp_path / "corpus", rows, 30, shard_tokens=None if shards == 1 else 600)
+    corpus = write_corpus(tmp_path / "corpus", rows, 30, shard_tokens=None if shards == 1 else 1000)
     problem, states = lived(str(corpus))
     assert len(problem.shards) >= shards
     for state in states:
@@ -131,9 +138,9 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, tmp_path, topics):
     assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
 
 
-def test_probabilities__sum_to_one_at_any_time(planted):
+def test_probabilities__sum_to_one_at_any_time(life):
     """Also between the decision and the sweep that carries it out, as every iteration may be scored."""
-    problem, states = lived(planted[0])
+    problem, states = life
     documents = problem.shards[0].value.documents
     every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
     moving = 0
@@ -147,9 +154,9 @@ def test_probabilities__sum_to_one_at_any_time(planted):
     assert moving >= 2
 
 
-def test_tokens_held_out__match_their_addresses_throughout(planted):
+def test_tokens_held_out__match_their_addresses_throughout(life):
     """Tokens remain held out until they count again, in about the given share, and differ by shard and seed."""
-    problem, states = lived(planted[0])
+    problem, states = life
     before = None
     for state in states:
         held = [

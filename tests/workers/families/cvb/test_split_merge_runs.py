@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, resume, verify
-from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.estimators import CollapsedHDP
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
@@ -16,14 +15,6 @@ from tests.fits import bits, problem_of, resumed, scores_of
 from tests.workers.families.cvb.conftest import FIT, ITERATIONS, OPTIONS, iterations_of, shards_of
 
 pytestmark = pytest.mark.usefixtures("early")
-
-STEPS = {
-    (1, False, True): "proposals",
-    (2, False, True): "scores",
-    (0, True, True): "moves",
-    (0, True, False): "release",
-}
-"""Steps of rounds by the request to the next sweep, whether it moves topics, and whether tokens are held out."""
 
 
 @pytest.mark.long
@@ -36,25 +27,6 @@ def test_bits__do_not_depend_on_the_executor(planted, whole, where, tmp_path, cl
     model = fit(planted[0], tmp_path / "run", heldout=planted[1], scheduler=scheduler, workers=workers, **FIT)
     assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
     assert iterations_of(tmp_path / "run") == iterations_of(whole)
-
-
-@pytest.fixture(scope="module")
-def steps(planted, tmp_path_factory, early):
-    """The first iteration of the run `whole` after which each step is pending, by name."""
-    found, hold = {}, RunCheckpointer.hold
-
-    def note(checkpointer, snapshot):
-        moves, held = snapshot.state.global_state.moves, snapshot.state.global_state.held.held_share > 0
-        step = STEPS.get((moves.ask, moves.moving, held))
-        if moves.split_pairs.size:
-            step = "splits" if moves.moving else "judgement" if moves.ask else "parting"
-        found.setdefault(step, snapshot.state.iteration)
-        hold(checkpointer, snapshot)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunCheckpointer, "hold", note)
-        fit(planted[0], tmp_path_factory.mktemp("steps") / "run", heldout=planted[1], scheduler="serial", **FIT)
-    return {name: found[name] for name in (*STEPS.values(), "splits", "parting", "judgement")}
 
 
 @pytest.mark.long
@@ -197,7 +169,7 @@ def test_an_estimator__has_the_topics_that_are_left(planted):
 
 def test_samples_and_restarts__are_whole_models(planted, tmp_path):
     """A sample that is kept while tokens are held out is one of the others, as `verify` knows."""
-    options = {**FIT, "heldout": planted[1], "scheduler": "serial"}
+    options = {**FIT, "scheduler": "serial"}
     fit(planted[0], tmp_path / "samples", samples=3, sample_every=35, **options)
     fit(planted[0], tmp_path / "restarts", restarts=2, **options)
     for name in ("samples", "restarts"):

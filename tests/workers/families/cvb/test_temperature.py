@@ -38,7 +38,7 @@ def soon():
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory):
     """A corpus of three topics, and other tokens of its documents."""
-    return corpora(tmp_path_factory.mktemp("planted"), 6)
+    return corpora(tmp_path_factory.mktemp("planted"), 6, documents=75)
 
 
 @pytest.fixture(scope="module", params=["lda", "hdp"])

@@ -52,9 +52,22 @@ def corpus_of(place, values, shards=3):
     return write_vectors(place / f"c{shards}", values, max(values.shape[1] * -(-len(values) // shards), 1))
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    return corpus_of(tmp_path, drawn(11, 67), 4)
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return corpus_of(tmp_path_factory.mktemp("corpus"), drawn(11, 67), 4)
+
+
+@pytest.fixture(scope="module")
+def run_of(corpus, tmp_path_factory):
+    """The folder of a run of a form, made once."""
+    place = tmp_path_factory.mktemp("runs")
+
+    def made(form):
+        if not (place / form).exists():
+            fitted(corpus, place / form, 12, depth=3, form=form)
+        return place / form
+
+    return made
 
 
 def fitted(corpus, out, iterations=8, **options):
@@ -88,7 +101,7 @@ def test_objective__never_falls_but_where_nodes_went(tmp_path, name, form, depth
 def test_objective__never_falls_whatever_the_seed(tmp_path, form, seed):
     corpus = corpus_of(tmp_path, drawn(seed, 90, 4))
     options = {"form": form, "depth": 3, "max_nodes": 14, "compare": False, "merge": 1.0, "prune": 0.0}
-    _, found = states(corpus, "hca", options, 40)
+    _, found = states(corpus, "hca", options, 25)
     objectives = [progress.figures["objective"] for _, progress in found if progress.iteration > 0]
     for before, after in pairwise(objectives):
         assert after >= before - 1e-9 * abs(before)
@@ -196,7 +209,7 @@ def test_shards__do_not_change_what_is_found(tmp_path, form):
     """Sums are fresh totals, and what begins is picked by address."""
     values, found, shapes = drawn(13, 84), [], []
     for shards in (1, 3, 7):
-        _, final = states(corpus_of(tmp_path, values, shards), "hca", {"form": form, "depth": 3, "max_nodes": 10}, 15)
+        _, final = states(corpus_of(tmp_path, values, shards), "hca", {"form": form, "depth": 3, "max_nodes": 10}, 9)
         found.append(final[-1][1].figures["objective"])
         shapes.append(final[-1][0].global_state.fitted.node_parent.tolist())
     assert found == pytest.approx([found[0]] * 3, rel=1e-6)
@@ -275,7 +288,7 @@ def best_by_hand(model, values):
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, corpus, depth):
-    model = fitted(corpus, tmp_path / "run", 25, depth=depth, merge=1.0)
+    model = fitted(corpus, tmp_path / "run", 12, depth=depth, merge=1.0)
     values = drawn(11, 97)[67:]
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     best, _ = best_by_hand(model, values)
@@ -289,12 +302,12 @@ def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_infer__gives_paths_and_factors(tmp_path, corpus, form):
-    model = fitted(corpus, tmp_path / "run", 15, depth=3, form=form)
+def test_infer__gives_paths_and_factors(tmp_path, corpus, run_of, form):
+    model = Model(run_of(form))
     values, tree = drawn(11, 97)[67:], model.global_state.fitted.tree
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     for place, count in ((corpus, 67), (unseen, 30)):
-        assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet", scheduler="serial").rows == count
+        assert infer(run_of(form), place, tmp_path / f"{count}.parquet", scheduler="serial").rows == count
         table = pq.read_table(tmp_path / f"{count}.parquet").to_pylist()
         assert [row["id"] for row in table] == [f"v{n}" for n in range(count)]
         for row in table:
@@ -308,10 +321,11 @@ def test_infer__gives_paths_and_factors(tmp_path, corpus, form):
         np.testing.assert_allclose([row["factors"] for row in table], factors, rtol=1e-4, atol=1e-5)
 
 
-def test_topics__are_a_tree_of_signed_loadings(tmp_path, corpus, capsys):
-    model = fitted(corpus, tmp_path / "run", 15, depth=3)
+def test_topics__are_a_tree_of_signed_loadings(run_of, capsys):
+    run = run_of("conditional")
+    model = Model(run)
     model_loadings, tree = loadings_of(model), model.global_state.fitted.tree
-    listed = topics(tmp_path / "run", words=3)
+    listed = topics(run, words=3)
     assert sorted(topic.id for topic in listed) == sorted(tree.columns.tolist())
     assert sum(topic.share for topic in listed) == pytest.approx(1.0)
     for topic in listed:
@@ -323,20 +337,21 @@ def test_topics__are_a_tree_of_signed_loadings(tmp_path, corpus, capsys):
     assert any(value < 0.0 for topic in listed for _, value in topic.words)
     for before, node in pairwise(listed):
         assert node.level <= before.level + 1
-    assert main(["topics", str(tmp_path / "run"), "--words", "2"]) == 0
+    assert main(["topics", str(run), "--words", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if "x" in line]) >= len(listed)
     assert any("-" in line.split("x", 1)[1] for line in lines if "x" in line)
-    assert main(["topics", str(tmp_path / "run"), "--json"]) == 0
+    assert main(["topics", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)
 
 
-def test_a_model__is_well_and_of_whole_numbers_of_vectors(tmp_path, corpus):
-    model = fitted(corpus, tmp_path / "run", 12, depth=3)
-    assert not verify(tmp_path / "run").broken
+def test_a_model__is_well_and_of_whole_numbers_of_vectors(run_of):
+    run = run_of("conditional")
+    model = Model(run)
+    assert not verify(run).broken
     assert model.global_state.masses.node_ends.sum() == pytest.approx(67.0)
     assert model.global_state.masses.node_passes[0] == pytest.approx(67.0)
-    assert isinstance(Model(tmp_path / "run"), Model)
+    assert isinstance(Model(run), Model)
 
 
 # Refusals ------------------------------------------------------------------------------------------------------------

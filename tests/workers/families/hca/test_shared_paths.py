@@ -95,10 +95,10 @@ def judged(model, truth):
     return shape, min(near)
 
 
-@pytest.mark.parametrize(("seed", "nodes"), [(2, 30), (0, 13)])
-def test_planted_trees_of_vectors__are_found(tmp_path, seed, nodes):
+@pytest.mark.parametrize(("seed", "nodes", "documents"), [(2, 30, 1000), (0, 13, 2000)])
+def test_planted_trees_of_vectors__are_found(tmp_path, seed, nodes, documents):
     """The shape, and all loadings; with room for no other node, too, which takes splits and merges."""
-    simulate(tmp_path / "c", family="hca", depth=3, documents=2000, words=30, seed=seed)
+    simulate(tmp_path / "c", family="hca", depth=3, documents=documents, words=30, seed=seed)
     options = {"depth": 3, "max_nodes": nodes, "seed": seed, "scheduler": "serial", "iterations": 40}
     model = fit(tmp_path / "c", tmp_path / "run", family="hca", **options)
     shape, near = judged(model, Model(tmp_path / "c"))

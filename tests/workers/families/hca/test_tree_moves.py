@@ -25,7 +25,7 @@ TREE = Tree(np.array([-1, 0, 0, FREE, FREE]), 2)
 def planted(tmp_path_factory):
     """Vectors of nine leaves in three branches, whose tree of 13 nodes begins with a leaf for two."""
     place = tmp_path_factory.mktemp("planted")
-    simulate(place / "c", family="hca", depth=3, documents=1000, words=30, seed=1, shard_tokens=15000)
+    simulate(place / "c", family="hca", depth=3, documents=600, words=30, seed=1, shard_tokens=15000)
     return place / "c"
 
 

@@ -193,7 +193,7 @@ def planted(tmp_path_factory):
 def test_planted_tree__is_recovered(planted, tmp_path):
     """Its shape, whose child is whose, the documents' paths, and topics as nearly as their tokens tell."""
     corpus, leaves, topics = planted
-    model = fit(corpus, tmp_path / "run", family="ncrp", scheduler="serial", iterations=50, seed=3)
+    model = fit(corpus, tmp_path / "run", family="ncrp", scheduler="serial", iterations=40, seed=3)
     tree = model.global_state.fitted.tree
     many = model.global_state.node_passes > 0.01 * leaves.size
     assert [int((many & (tree.levels == level)).sum()) for level in range(3)] == [1, 3, 9]
@@ -242,7 +242,7 @@ def test_shards__change_nothing_but_rounding(tmp_path, options):
     for number, shards in enumerate((1, 3, 7)):
         corpus = write_corpus(tmp_path / str(number), rows, 30, shard_tokens=tokens // shards + 1)
         assert len(Corpus(corpus).manifest.shards) == pytest.approx(shards, abs=1)
-        _, final = states(corpus, "ncrp", options, 15)
+        _, final = states(corpus, "ncrp", options, 10)
         found.append([progress.figures["objective"] for _, progress in final if "objective" in progress.figures])
     for other in found[1:]:
         np.testing.assert_allclose(other, found[0], rtol=1e-6)
@@ -264,7 +264,7 @@ def test_trees__grow_where_documents_leave_them(small):
 
 def test_max_nodes__are_never_exceeded(small):
     for most in (3, 5, 20):
-        _, found = states(small[0], "ncrp", {"max_nodes": most, "new_paths": 5, "gamma": 10.0, "leaves": 50}, 25)
+        _, found = states(small[0], "ncrp", {"max_nodes": most, "new_paths": 5, "gamma": 10.0, "leaves": 50}, 14)
         for state, _ in found:
             for parents in (state.global_state.fitted.node_parent, state.global_state.upcoming.next_parent):
                 assert parents.size == most

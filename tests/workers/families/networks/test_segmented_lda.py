@@ -30,7 +30,7 @@ def test_drawn_segments__vary_about_their_document(b, a):
     none = np.zeros(2, dtype=np.int64)
     options = make_options("segmented-lda", {"topics": 3, "alpha": 2.0, "strength": b, "discount": a})
     global_state = make_family("segmented-lda", options).initialise(Summary(1, 10, 0), Stream(1))
-    graph = graph_of(global_state.plan, np.array([0, 4000]), (none, none[:0]))
+    graph = graph_of(global_state.plan, np.array([0, 1500]), (none, none[:0]))
     mu, *_ = nu = draw_vectors(graph, global_state, np.zeros((0, 3)), np.random.default_rng(3))
     nu = nu[1:]
     np.testing.assert_allclose(nu.mean(axis=0), mu, atol=0.03)
