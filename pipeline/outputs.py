@@ -104,7 +104,7 @@ def _set_aside(output: str | os.PathLike[str], *, files: bool) -> Iterator[None]
         else:
             before.rename(place)
         raise
-    if before.is_dir():
+    if before.is_dir() and not before.is_symlink():
         Folder(before).remove()
     else:
         before.unlink(missing_ok=True)
@@ -162,6 +162,8 @@ def remove_here(place: str, process: int) -> None:
 def _require_replaceable(folder: Folder, *, files: bool) -> None:
     """Raise `OccupiedError` for an output that a function of files, or of folders, must not replace."""
     if not folder.is_folder():
+        if not Path(folder.path).is_file():
+            raise OccupiedError(f"{folder.url}: a pipe or a device is not replaced; name a file")
         if not files:
             raise OccupiedError(f"{folder.url}: a file is not replaced by a folder; name a new folder")
         return

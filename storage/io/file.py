@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from collapsium.storage.errors import CollapsiumError, OccupiedError, StoreError
+from collapsium.storage.errors import AbsentError, CollapsiumError, OccupiedError, StoreError
 from collapsium.storage.io import atomic
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def locate(name: str) -> tuple[AbstractFileSystem, str]:
     """
     from fsspec import core
 
+    if not name:
+        raise AbsentError("expected the name of a file or folder, found an empty text")
     if not is_url(name):
         name = next((name.removeprefix(prefix) for prefix in LOCAL if name.startswith(prefix)), name)
         if name.startswith("~") and os.path.lexists(name):

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import pickle
 import tempfile
 from pathlib import Path
@@ -239,9 +240,30 @@ def test_overwrite__replaces_neither_files_of_users_nor_results_of_another_kind(
     for write in (report, infer):
         with pytest.raises(OccupiedError, match="is not replaced by a file"):
             write(model, *([["cats"]] if write is infer else []), tmp_path / "run", overwrite=True)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OccupiedError, match="a pipe or a device is not replaced"):
+        report(model, tmp_path / "pipe", overwrite=True)
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
-        ["documents.csv", "manifest.json", "mine", "run", "table", "texts.csv"]
+        ["documents.csv", "manifest.json", "mine", "pipe", "run", "table", "texts.csv"]
     )
+
+
+def test_overwrite__replaces_a_link_and_not_what_it_leads_to(tmp_path):
+    drawn = {"family": "lda", "topics": 2, "documents": 9, "words": 5, "tokens": 4}
+    simulate(tmp_path / "target", **drawn)
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    simulate(tmp_path / "link", overwrite=True, **drawn)
+    assert not (tmp_path / "link").is_symlink()
+    for name in ("link", "target"):
+        assert Corpus(tmp_path / name).manifest.documents == 9
+    with pytest.raises(AbsentError, match="found an empty text"):
+        Corpus("")
+
+
+def test_overwrite__replaces_companions_of_outputs(model, tmp_path):
+    for _ in range(2):
+        infer(model, ["cats purr", "stocks rise"], tmp_path / "shares.npy", overwrite=True, scheduler="serial")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shares.ids.csv", "shares.npy"]
 
 
 def test_overwrite__that_fails_keeps_the_earlier_result_beside_what_it_has_written(tmp_path, caplog):
