@@ -548,7 +548,11 @@ def _frame(
             numbers = values.astype(np.float64)
             numbers = np.where(np.isnan(numbers), counts[name].mean, numbers)
             if standard and inside is None:
-                numbers = (numbers - counts[name].mean) / (counts[name].deviation or 1.0)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    deviation = counts[name].deviation
+                if not math.isfinite(deviation):
+                    raise OptionError(f"{name!r} has numbers too large to square; rescale it", "formula")
+                numbers = (numbers - counts[name].mean) / (deviation or 1.0)
             columns[f"zz{number}zz"] = numbers
     if not columns:
         columns["none"] = np.zeros(len(next(iter(fields.values()), np.zeros(1))))

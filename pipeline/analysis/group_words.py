@@ -253,7 +253,10 @@ def groups_of(source: RunSource, executor: Executor, field: str) -> dict[str, in
     parts = executor.collect([executor.submit(_counted, source, part, field) for part in range(source.parts)])
     known = {name for _, _, names in parts for name in names}
     if field not in known and not (field.startswith(f"{DATE}:") and DATE in known):
-        raise OptionError(f"no field {field!r}{near(field, known)}; the documents have: {', '.join(sorted(known))}")
+        name = DATE if field.startswith(f"{DATE}:") else field
+        raise OptionError(
+            f"no field {name!r}{near(name, known)}; the documents have: {', '.join(sorted(known)) or 'none'}"
+        )
     documents: dict[str, int] = {}
     for values, count, _ in parts:
         texts = [] if values is None else [level_text(value) for value in values.values.tolist()]
