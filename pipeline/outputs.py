@@ -37,14 +37,17 @@ _warned = logging.getLogger("collapsium").warning
 
 
 def overwrites(
-    *parameters: str, files: bool = False
+    *parameters: str,
+    files: bool = False,
+    companion: Callable[[str | os.PathLike[str]], str | None] | None = None,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
     """Return a decorator that gives a function ``overwrite``, which replaces the outputs that some parameters name.
 
     A function of `files` replaces a file or an exported folder, and any other function a folder with a record of ours,
-    so that a name given by mistake costs no other result and no file of the user. The function itself refuses outputs
-    that exist. Existing ones are renamed before, and renamed back if the function raises an error without having
-    written anything in their place; if it has, as an interrupted fit has, both are kept.
+    so that a name given by mistake costs no other result and no file of the user. `companion` returns the path of a
+    second file that is written beside an output. The function itself refuses outputs that exist. Existing ones are
+    renamed before, and renamed back if the function raises an error without having written anything in their place; if
+    it has, as an interrupted fit has, both are kept.
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
@@ -63,10 +66,8 @@ def overwrites(
                 raise OptionError(f"{source}: is what the call reads; name another place", "overwrite")
             with contextlib.ExitStack() as aside:
                 outputs = [named[name] for name in parameters if named.get(name) is not None]
-                if files and any(os.fspath(output).endswith(".npy") for output in outputs):
-                    from collapsium.storage.runs.proportions import ids_file  # With Arrow, which other outputs need not
-
-                    outputs += [ids_file(output) for output in outputs if os.fspath(output).endswith(".npy")]
+                if companion is not None:
+                    outputs += filter(None, [companion(output) for output in outputs])
                 for output in outputs:
                     aside.enter_context(_set_aside(output, files=files))
                 return function(*args, **options)
