@@ -467,7 +467,7 @@ def versions(job: str | os.PathLike[str]) -> list[tuple[collapsium.storage.runs.
 def words_by(run: str | os.PathLike[str], topic: int, field: str, *, progress: collections.abc.Callable[[int], None] = ..., contrast: str | collections.abc.Sequence[str] | None = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., verbose: bool | None = ...) -> collapsium.pipeline.analysis.group_words.GroupWords:
     """Compare the words that groups of documents use for a topic."""
 
-def words_over(run: str | os.PathLike[str], topics: int | collections.abc.Iterable[int] | None = ..., period: str = ..., *, progress: collections.abc.Callable[[int], None] = ..., strength: float | None = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ...) -> collapsium.pipeline.analysis.words_over.WordsOver:
+def words_over(run: str | os.PathLike[str], topics: int | collections.abc.Iterable[int] | None = ..., period: str = ..., *, progress: collections.abc.Callable[[int], None] = ..., strength: float | None = ..., corpus: str | os.PathLike[str] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., verbose: bool | None = ...) -> collapsium.pipeline.analysis.words_over.WordsOver:
     """Return the words of topics by period, and which words rise and fall."""
 
 def write_sample_texts(out: str | os.PathLike[str]) -> int:

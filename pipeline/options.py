@@ -66,7 +66,7 @@ class OverwriteOptions(Options):
 
     overwrite: bool = pydantic.Field(
         False,
-        description="replace an existing output, which is kept if the call fails before the new output is complete",
+        description="replace an existing output; if the call fails, it is kept, as NAME.replaced if need be",
     )
 
 
@@ -179,11 +179,13 @@ def error_of(first: ErrorDetails, model: type[BaseModel]) -> OptionError:
     if name is None or name not in model.model_fields:
         return OptionError(str(first["msg"]).removeprefix("Value error, "), name)
     field, value = model.model_fields[name], first["input"]
-    if first["type"] == "missing":
+    if first["type"] == "missing" and len(first["loc"]) == 1:
         return OptionError(f"`{name}` is required: {field.description}")
     hint = near(value, choices_of(field)) if first["type"] == "literal_error" and isinstance(value, str) else ""
     if any(get_origin(kind) is dict for kind in kinds_of(field.annotation)) and len(first["loc"]) > 1:
-        keys = "".join(f"'{key}': " for key in first["loc"][1:])
+        # A key of a wrong type is followed by a mark, and a missing one is named in the complaint.
+        path = [key for key in first["loc"][1 : -1 if first["type"] == "missing" else None] if key != "[key]"]
+        keys = "".join(f"'{key}': " for key in path)
         return OptionError(f"{keys}{complaint(first)}", name)
     if first["type"] == "value_error" and value_of(field).expected is None:
         return OptionError(complaint(first), name)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
+import json
+import logging
 import os
 import shutil
 import tempfile
-import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,25 +19,35 @@ from typing import Any, ParamSpec, TypeVar
 
 from collapsium.pipeline.options import OverwriteOptions, with_parameter
 from collapsium.storage.corpus.manifest import MANIFEST
-from collapsium.storage.errors import OccupiedError, OptionError
+from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionError
 from collapsium.storage.io.atomic import is_hidden
 from collapsium.storage.io.folder import Folder
+from collapsium.storage.io.records import MAX_BYTES
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 # Records that mark a folder as written by Collapsium
-RECORDS = (MANIFEST, "run.json", "model.json", "compare.json", "journal.json")
+RECORDS = (MANIFEST, "run.json", "model.json", "compare.json")
 TABLES = ("topics.csv", "words.csv", "documents.csv")  # Files of an exported folder, which has no record
 ZARR = ("zarr.json", ".zgroup")
 TEMPORARY = "collapsium-"  # Prefix of temporary folders
 
+_warned = logging.getLogger("collapsium").warning
 
-def overwrites(*parameters: str) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
-    """Return a decorator that gives a function ``overwrite``, which replaces the files or folders of some parameters.
 
-    The function itself refuses outputs that exist. Existing files are set aside before, and restored if the function
-    raises an error without having written anything in their place.
+def overwrites(
+    *parameters: str,
+    files: bool = False,
+    companion: Callable[[str | os.PathLike[str]], str | None] | None = None,
+) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
+    """Return a decorator that gives a function ``overwrite``, which replaces the outputs that some parameters name.
+
+    A function of `files` replaces a file or an exported folder, and any other function a folder with a record of ours,
+    so that a name given by mistake costs no other result and no file of the user. `companion` returns the path of a
+    second file that is written beside an output. The function itself refuses outputs that exist. Existing ones are
+    renamed before, and renamed back if the function raises an error without having written anything in their place; if
+    it has, as an interrupted fit has, both are kept.
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[..., _Result]:
@@ -53,9 +65,11 @@ def overwrites(*parameters: str) -> Callable[[Callable[_Arguments, _Result]], Ca
             if source is not None and source in {_place(named.get(name)) for name in parameters}:
                 raise OptionError(f"{source}: is what the call reads; name another place", "overwrite")
             with contextlib.ExitStack() as aside:
-                for name in parameters:
-                    if named.get(name) is not None:
-                        aside.enter_context(_set_aside(named[name]))
+                outputs = [named[name] for name in parameters if named.get(name) is not None]
+                if companion is not None:
+                    outputs += filter(None, [companion(output) for output in outputs])
+                for output in outputs:
+                    aside.enter_context(_set_aside(output, files=files))
                 return function(*args, **options)
 
         return with_parameter(
@@ -71,30 +85,35 @@ def _place(path: object) -> str | None:
 
 
 @contextlib.contextmanager
-def _set_aside(output: str | os.PathLike[str]) -> Iterator[None]:
-    """Rename a file or a folder of ours, and remove it at the end; rename it back if nothing has taken its place."""
+def _set_aside(output: str | os.PathLike[str], *, files: bool) -> Iterator[None]:
+    """Rename an output, and remove it at the end; rename it back, or keep it, if the call fails."""
     folder = Folder(output)
     if not folder.exists():
         yield
         return
     if not folder.local:
         raise OptionError(f"{folder.url}: only local files and folders are replaced; remove it first", "overwrite")
-    if folder.is_folder() and not _is_ours(folder):
-        raise OccupiedError(f"{folder.url}: a folder that Collapsium did not write is not replaced; name a new one")
+    _require_replaceable(folder, files=files)
     place = Path(folder.path)
-    before = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}.replaced")
+    before = next(path for path in _names_aside(place) if not os.path.lexists(path))
     place.rename(before)
     try:
         yield
     except BaseException:
-        if not place.exists():
+        if os.path.lexists(place):
+            _warned("%s: not complete; the earlier output is kept as %s", folder.url, before)
+        else:
             before.rename(place)
         raise
-    finally:
-        if before.is_dir():
-            Folder(before).remove()
-        else:
-            before.unlink(missing_ok=True)
+    if before.is_dir() and not before.is_symlink():
+        Folder(before).remove()
+    else:
+        before.unlink(missing_ok=True)
+
+
+def _names_aside(place: Path) -> Iterator[Path]:
+    """Yield names for an output that is being replaced, which its user finds beside it should the process be killed."""
+    return (place.with_name(f"{place.name}.replaced{number or ''}") for number in itertools.count())
 
 
 @contextlib.contextmanager
@@ -141,9 +160,29 @@ def remove_here(place: str, process: int) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _is_ours(folder: Folder) -> bool:
-    """Return True for a folder that Collapsium wrote, or that has no files."""
+def _require_replaceable(folder: Folder, *, files: bool) -> None:
+    """Raise `OccupiedError` for an output that a function of files, or of folders, must not replace."""
+    if not folder.is_folder():
+        if not Path(folder.path).is_file():
+            raise OccupiedError(f"{folder.url}: a pipe or a device is not replaced; name a file")
+        if not files:
+            raise OccupiedError(f"{folder.url}: a file is not replaced by a folder; name a new folder")
+        return
     names = {name for name in folder.names() if not is_hidden(name)}
-    if not names or not names.isdisjoint(RECORDS) or names <= set(TABLES):
-        return True
-    return folder.path.endswith(".zarr") and not names.isdisjoint(ZARR)
+    if files:
+        ours = names <= set(TABLES) or (folder.path.endswith(".zarr") and not names.isdisjoint(ZARR))
+    else:
+        ours = not names or any(_is_record(folder, name) for name in RECORDS if name in names)
+    if not ours and any(_is_record(folder, name) for name in RECORDS if name in names):
+        raise OccupiedError(f"{folder.url}: a corpus, run or comparison is not replaced by a file; name a new one")
+    if not ours:
+        raise OccupiedError(f"{folder.url}: a folder that Collapsium did not write is not replaced; name a new one")
+
+
+def _is_record(folder: Folder, name: str) -> bool:
+    """Return True for a record of ours; other programs write files of such names too."""
+    try:
+        record = json.loads(folder.read(name, MAX_BYTES))
+    except (CollapsiumError, ValueError, RecursionError):
+        return False
+    return isinstance(record, dict) and str(record.get("format")).startswith("collapsium-")

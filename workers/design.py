@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import reprlib
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -62,6 +63,7 @@ _TOKEN = re.compile(
 )
 _CURVE = re.compile(r"\b((?:bs|cr|cs|poly)\([^()]*\))\[[^\]]*\]")  # Column of a basis, as in bs(year, df=5)[2]
 _PLACEHOLDER = re.compile(r"zz(\d+)zz")
+_MARKS = re.compile(r"\x1b\[[0-9;]*m|[⧛⧚]")  # Colours and brackets with which formulaic marks a place in a formula
 _CENTRED = ", constraints='center'"  # Natural splines sum to one, as the intercept does
 
 
@@ -81,7 +83,9 @@ class CheckedFormula:
 
 def check_formula(text: str) -> CheckedFormula:
     """Return a formula with placeholders for its fields; `OptionError` for whatever is not allowed."""
-    if not isinstance(text, str) or len(text) > MAX_FORMULA:
+    if not isinstance(text, str):
+        raise OptionError(f"expected a formula such as ~ party, found {reprlib.repr(text)}", "formula")
+    if len(text) > MAX_FORMULA:
         raise OptionError(f"expected a formula of at most {MAX_FORMULA:,} characters, such as ~ party", "formula")
     body = text.strip().removeprefix("~")
     tokens, place = [], 0
@@ -544,7 +548,11 @@ def _frame(
             numbers = values.astype(np.float64)
             numbers = np.where(np.isnan(numbers), counts[name].mean, numbers)
             if standard and inside is None:
-                numbers = (numbers - counts[name].mean) / (counts[name].deviation or 1.0)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    deviation = counts[name].deviation
+                if not math.isfinite(deviation):
+                    raise OptionError(f"{name!r} has numbers too large to square; rescale it", "formula")
+                numbers = (numbers - counts[name].mean) / (deviation or 1.0)
             columns[f"zz{number}zz"] = numbers
     if not columns:
         columns["none"] = np.zeros(len(next(iter(fields.values()), np.zeros(1))))
@@ -571,7 +579,7 @@ def _named(text: str, formula: CheckedFormula) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
+    text = " ".join(_MARKS.sub("", str(error)).split())
     return unicodedata.normalize("NFC", text)[:300] or type(error).__name__
 
 
@@ -599,6 +607,8 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
     means = gram[0] / documents if constant else np.zeros(count)
     change = np.eye(count)
     for column in range(int(constant), count):
+        if not math.isfinite(gram[column, column]):
+            raise OptionError(f"the column {columns[column]!r} has numbers too large to square; rescale it", "formula")
         variance = gram[column, column] / documents - means[column] ** 2
         if variance <= CONSTANT * gram[column, column] / documents:
             if column in aliased:

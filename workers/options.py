@@ -105,6 +105,8 @@ def complaint(error: ErrorDetails) -> str:
     if error["type"] == "value_error":
         # Collapsium's validators name the value where it helps; a table could fill a page.
         return str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "missing":
+        return f"the key {str(error['loc'][-1])!r} is required"
     return f"expected {plain(error)}, found {reprlib.repr(error['input'])}"
 
 

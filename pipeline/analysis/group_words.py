@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -152,6 +152,11 @@ class GroupWords(ShortRepr):
         return frame
 
 
+def is_topic(topic: object, known: Container[int]) -> bool:
+    """Return True for the id of a topic; truth values and fractions would index arrays otherwise than ids do."""
+    return isinstance(topic, (int, np.integer)) and not isinstance(topic, bool) and topic in known
+
+
 @shows("reading documents", "parts")
 @keywords(options=GroupWordOptions, scheduling=Scheduling)
 def words_by(
@@ -193,7 +198,7 @@ def words_by(
         raise OptionError(f"expected the name of a field, found {field!r}", "field")
     model, corpus = open_training(run, options.corpus)
     names = {known.id: plain(known.title or " ".join(known.names)) for known in topics(model.folder.url, WORDS)}
-    if topic not in names:
+    if not is_topic(topic, names):
         raise OptionError(f"{topic}: there is no such topic", "topic")
     source = RunSource(model.folder.address, corpus.references, np.array([topic]))
     with contextlib.closing(open_executor(**dict(scheduling))) as executor:
@@ -248,7 +253,10 @@ def groups_of(source: RunSource, executor: Executor, field: str) -> dict[str, in
     parts = executor.collect([executor.submit(_counted, source, part, field) for part in range(source.parts)])
     known = {name for _, _, names in parts for name in names}
     if field not in known and not (field.startswith(f"{DATE}:") and DATE in known):
-        raise OptionError(f"no field {field!r}{near(field, known)}; the documents have: {', '.join(sorted(known))}")
+        name = DATE if field.startswith(f"{DATE}:") else field
+        raise OptionError(
+            f"no field {name!r}{near(name, known)}; the documents have: {', '.join(sorted(known)) or 'none'}"
+        )
     documents: dict[str, int] = {}
     for values, count, _ in parts:
         texts = [] if values is None else [level_text(value) for value in values.values.tolist()]

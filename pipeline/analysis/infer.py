@@ -76,7 +76,7 @@ class Inference:
 
 
 @shows("inferring proportions")
-@overwrites("out")
+@overwrites("out", files=True, companion=ids_file)
 @keywords(options=InferOptions, reading=ReadingOptions, scheduling=Scheduling)
 def infer(
     run: str | os.PathLike[str],

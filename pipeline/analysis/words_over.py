@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.analysis.effects import WORDS, RunSource, field_of_period, open_training
-from collapsium.pipeline.analysis.group_words import expected_tokens, groups_of, texts_of
+from collapsium.pipeline.analysis.group_words import expected_tokens, groups_of, is_topic, texts_of
 from collapsium.pipeline.analysis.options import WordChainOptions
 from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor
@@ -35,6 +35,7 @@ from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics as topics_of
+from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
@@ -253,6 +254,7 @@ def _foremost(change: Floats, count: int) -> list[int]:
     return [word for word in order if change[word] > CLEAR]
 
 
+@shows("reading documents", "parts")
 @keywords(options=WordChainOptions, scheduling=Scheduling)
 def words_over(
     run: str | os.PathLike[str],
@@ -299,7 +301,7 @@ def words_over(
     names = {known.id: plain(known.title or " ".join(known.names)) for known in topics_of(model.folder.url, WORDS)}
     chosen = sorted(names) if topics is None else [topics] if isinstance(topics, int) else list(dict.fromkeys(topics))
     for topic in chosen:
-        if topic not in names:
+        if not is_topic(topic, names):
             raise OptionError(f"{topic!r}: there is no such topic; expected ids, then the period", "topics")
     ids = np.array(chosen, dtype=np.int64)
     source = RunSource(model.folder.address, corpus.references, ids)

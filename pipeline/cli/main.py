@@ -406,6 +406,9 @@ def _run(argv: Sequence[str] | None) -> int:
             sys.stdout.flush()
     except UsageError as error:
         _refuse(str(error), error.command)
+    except KeyboardInterrupt:
+        # The options of a command are modules whose import takes a second.
+        return _interrupt(None)
     except BrokenPipeError:
         return CLOSED_PIPE
     except CollapsiumError as error:

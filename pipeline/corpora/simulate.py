@@ -19,7 +19,7 @@ from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.manifest import VECTORS, Manifest, VocabularyRecord
+from collapsium.storage.corpus.manifest import MAX_SHARD_DOCUMENTS, VECTORS, Manifest, VocabularyRecord
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.vocabulary import FILE, Vocabulary, words_digest
@@ -147,6 +147,8 @@ def _require_sizes(drawing: SimulatingFamily, family: str, documents: int, words
     for name, value in (("documents", documents), ("words", words), ("tokens", document_tokens)):
         if not value >= 1:
             raise OptionError(f"expected 1 or more, found {value}", name)
+        if value > MAX_SHARD_DOCUMENTS:
+            raise OptionError(f"expected at most {MAX_SHARD_DOCUMENTS:,}, found {value}", name)
     return document_tokens
 
 

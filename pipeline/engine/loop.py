@@ -354,7 +354,7 @@ class Fit:
             stream = problem.stream.at(iteration=iteration, purpose=_purpose("update", rounds))
             updated = problem.family.update(self.state.global_state, statistics, stream)
             seconds += time.perf_counter() - began
-            require_finite(updated.to_arrays(), iteration)
+            require_readable(updated, iteration)
             rounds += 1
             # A further round belongs to the same iteration, and its sweeps follow the iteration before.
             more = problem.family.needs_another_round(updated)
@@ -729,7 +729,7 @@ def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, D
         statistics = statistics + part
     began = time.perf_counter()
     updated = problem.family.update(state.global_state, statistics, stream.at(purpose="update"))
-    require_finite(updated.to_arrays(), state.iteration + 1)
+    require_readable(updated, state.iteration + 1)
     return State(state.iteration + 1, updated, blocks), statistics, time.perf_counter() - began
 
 
@@ -739,6 +739,18 @@ def require_finite(arrays: Arrays, iteration: int) -> None:
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             raise NumericalError(
                 f"iteration {iteration}: {name} is no longer finite; the options may be out of proportion"
+            )
+
+
+def require_readable(updated: GlobalState, iteration: int) -> None:
+    """Raise `NumericalError` if a number of the global state is so large that no model with it could be read again."""
+    arrays, declared = updated.to_arrays(), updated.declared_arrays()
+    require_finite(arrays, iteration)
+    for name, values in arrays.items():
+        if name in declared and values.dtype.kind == "f" and values.size and values.max() > declared[name].high:
+            raise NumericalError(
+                f"iteration {iteration}: {name} is {values.max():g}, and a model has at most "
+                f"{declared[name].high:g}; the options may be out of proportion"
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+import reprlib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -45,6 +46,8 @@ def family_names() -> list[str]:
 
 def load_family(name: str) -> type[AnyFamily]:
     """Return the class of a family."""
+    if not isinstance(name, str):
+        raise OptionError(f"expected the name of a family, found {reprlib.repr(name)}", "family")
     if name not in FAMILIES:
         raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}", "family")
     return _family(FAMILIES[name])

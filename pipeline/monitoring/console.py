@@ -91,10 +91,17 @@ def _figures(event: Event, last_score: tuple[int, float] | None = None) -> str:
 
 
 class RunView:
-    """A sink that shows a fit."""
+    """A sink that shows a fit; `spell` writes the options in notices as the caller's interface does."""
 
-    def __init__(self, stream: IO[str] | None = None, *, behind: bool = False, form: str | None = None) -> None:
-        self.log, self._behind = LogLines(stream, form), behind
+    def __init__(
+        self,
+        stream: IO[str] | None = None,
+        *,
+        behind: bool = False,
+        form: str | None = None,
+        spell: Callable[[str], str] = str,
+    ) -> None:
+        self.log, self._behind, self._spell = LogLines(stream, form), behind, spell
         # Iteration and value of the last score of each member.
         self._last_scores: dict[int | None, tuple[int, float]] = {}
         self._status = RunStatus()
@@ -191,7 +198,7 @@ class RunView:
         self._print(f"{text}  {_figures(event)}  ({self._status.members_text()})", event)
 
     def _notice(self, event: Event) -> None:
-        self._print(f"{member_prefix(event)}{event['text']}", event)
+        self._print(f"{member_prefix(event)}{self._spell(event['text'])}", event)
 
     def notice(self, text: str) -> None:
         """Write a line that is not about an event of the run."""

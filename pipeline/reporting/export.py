@@ -78,7 +78,7 @@ NAMES = {"csv": "tables", "pyldavis": "pyldavis.json", "anndata": "model.h5ad"} 
 
 @shows("exporting")
 @keywords(options=ExportOptions, tables=TableOptions, scheduling=Scheduling)
-@overwrites("out")
+@overwrites("out", files=True)
 def export(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,

@@ -73,7 +73,7 @@ class Prediction:
 
 
 @shows("predicting")
-@overwrites("out")
+@overwrites("out", "confusion", files=True)
 @keywords(options=PredictOptions, reading=ReadingOptions, scheduling=Scheduling)
 def predict(
     run: str | os.PathLike[str],

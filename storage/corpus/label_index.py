@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -174,7 +175,13 @@ def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) ->
         return NumberField(name, 0, 0.0, 1.0, 0.0, ())
     distinct = np.unique(values)
     distinct_values = tuple(distinct.tolist()) if distinct.size <= MOST_VALUES else ()
-    deviation = float(values.std()) if distinct.size > 1 else 1.0
-    mean = float(values.mean())
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviation = float(values.std()) if distinct.size > 1 else 1.0
+        mean = float(values.mean())
+    if not (math.isfinite(mean) and 0 < deviation < math.inf):
+        raise InputError(
+            corpus.url,
+            f"the numbers of covariate '{name}' are too large or too close to one another; rescale them",
+        )
     largest = float(np.abs(values - mean).max()) / deviation
     return NumberField(name, int(values.size), mean, deviation, largest, distinct_values)

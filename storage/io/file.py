@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from collapsium.storage.errors import CollapsiumError, OccupiedError, StoreError
+from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, StoreError
 from collapsium.storage.io import atomic
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def locate(name: str) -> tuple[AbstractFileSystem, str]:
 
     fsspec itself would read ``std::vector.txt`` as a chain of URLs and ``data:2020.csv`` as data.
     """
-    from fsspec import core
-
+    if not name:
+        raise AbsentError("expected the name of a file or folder, found an empty text")
     if not is_url(name):
         name = next((name.removeprefix(prefix) for prefix in LOCAL if name.startswith(prefix)), name)
         if name.startswith("~") and os.path.lexists(name):
@@ -89,11 +89,23 @@ def locate(name: str) -> tuple[AbstractFileSystem, str]:
         return fsspec.filesystem("file"), local_files.make_path_posix(name).rstrip("/") or "/"
     head, chained, rest = name.partition("::")
     if not chained or head.partition("://")[0] in CHAINS:
-        fs, path = core.url_to_fs(name)
-        return fs, str(path)
+        return _located(name)
     # Further colons belong to the name of an object, unless a protocol stands before them.
-    fs, path = core.url_to_fs(head)
+    fs, path = _located(head)
     return fs, f"{path}{chained}{rest}"
+
+
+def _located(url: str) -> tuple[AbstractFileSystem, str]:
+    """Return the store of an fsspec URL and the path in it; raise an error of ours if the store is unknown."""
+    from fsspec import core
+
+    try:
+        fs, path = core.url_to_fs(url)
+    except ImportError as error:
+        raise MissingError(f"{url}: its store needs another package ({error})") from None
+    except ValueError as error:
+        raise AbsentError(f"{url}: no store can be opened at this URL ({error})") from None
+    return fs, str(path)
 
 
 class File:

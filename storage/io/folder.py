@@ -86,7 +86,7 @@ class Folder:
     def __init__(self, url: str | os.PathLike[str]) -> None:
         from fsspec.implementations import local as local_files
 
-        self.url = os.fspath(url).rstrip("/") or "/"
+        self.url = os.fspath(url).rstrip("/") or os.fspath(url)[:1]
         if not is_name(self.url):
             raise AbsentError(f"{self.url[:200]!r}: no folder can have a name with NUL or half of a surrogate pair")
         fs, path = locate(self.url)

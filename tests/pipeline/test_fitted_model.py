@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import pickle
 import tempfile
 from pathlib import Path
@@ -29,6 +30,7 @@ from collapsium.pipeline import (
     split,
 )
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.outputs import overwrites
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OccupiedError, OptionError
 from collapsium.storage.html import table
 
@@ -218,9 +220,66 @@ def test_overwrite__replaces_results_and_keeps_them_if_the_call_fails(model, tmp
     (tmp_path / "mine/notes.txt").write_text("")
     with pytest.raises(OccupiedError, match="did not write"):
         fit(FRAME, tmp_path / "mine", overwrite=True, **FIELDS, **HOW)
+    simulate(tmp_path / "corpus", family="lda", topics=2, documents=9, words=5, tokens=4)
     with pytest.raises(AbsentError):
-        fit(tmp_path / "nothing", tmp_path / "page.html", overwrite=True, **HOW)
-    assert {path.name for path in tmp_path.iterdir()} == {"page.html", "mine"}
+        fit(tmp_path / "nothing", tmp_path / "corpus", overwrite=True, **HOW)
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", "mine", "corpus"}
+
+
+def test_overwrite__replaces_neither_files_of_users_nor_results_of_another_kind(model, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/manifest.json").write_text('{"name": "a program of the user"}')
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table/documents.csv").write_text("id,text")
+    (tmp_path / "texts.csv").write_text("id,text")
+    (tmp_path / "run").symlink_to(model)
+    words = {"words": 5, "tokens": 4, "overwrite": True}
+    for name in ("mine", "table", "texts.csv"):
+        with pytest.raises(OccupiedError, match="is not replaced"):
+            simulate(tmp_path / name, family="lda", topics=2, documents=9, **words)
+    for write in (report, infer):
+        with pytest.raises(OccupiedError, match="is not replaced by a file"):
+            write(model, *([["cats"]] if write is infer else []), tmp_path / "run", overwrite=True)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OccupiedError, match="a pipe or a device is not replaced"):
+        report(model, tmp_path / "pipe", overwrite=True)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
+        ["documents.csv", "manifest.json", "mine", "pipe", "run", "table", "texts.csv"]
+    )
+
+
+def test_overwrite__replaces_a_link_and_not_what_it_leads_to(tmp_path):
+    drawn = {"family": "lda", "topics": 2, "documents": 9, "words": 5, "tokens": 4}
+    simulate(tmp_path / "target", **drawn)
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    simulate(tmp_path / "link", overwrite=True, **drawn)
+    assert not (tmp_path / "link").is_symlink()
+    for name in ("link", "target"):
+        assert Corpus(tmp_path / name).manifest.documents == 9
+    with pytest.raises(AbsentError, match="found an empty text"):
+        Corpus("")
+
+
+def test_overwrite__replaces_companions_of_outputs(model, tmp_path):
+    for _ in range(2):
+        infer(model, ["cats purr", "stocks rise"], tmp_path / "shares.npy", overwrite=True, scheduler="serial")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["shares.ids.csv", "shares.npy"]
+
+
+def test_overwrite__that_fails_keeps_the_earlier_result_beside_what_it_has_written(tmp_path, caplog):
+    place = tmp_path / "corpus"
+    simulate(place, family="lda", topics=2, documents=9, words=5, tokens=4)
+    earlier = (place / "manifest.json").read_bytes()
+
+    @overwrites("out")
+    def stop_halfway(out):
+        out.mkdir()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stop_halfway(place, overwrite=True)
+    assert (tmp_path / "corpus.replaced/manifest.json").read_bytes() == earlier
+    assert "corpus: not complete; the earlier output is kept as" in caplog.text
 
 
 def test_overwrite__replaces_whatever_functions_write(tmp_path):

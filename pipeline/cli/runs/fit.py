@@ -16,7 +16,7 @@ from typing import Annotated
 from pydantic import Field
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import UsageError, argument, named_options
+from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
 from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
 from collapsium.pipeline.cli.output import print_json
@@ -81,7 +81,7 @@ def execute(
     request = gather(chosen, config.config, flags, (options, execution), recorded)
     named = {**request.options, "tls": certificates.tls}
     # All options are valid here: the first use of `pipeline` loads the compiler, which takes seconds.
-    view = RunView(form=output.log_format)
+    view = RunView(form=output.log_format, spell=in_flags)
     events: list[Event] = []
     sinks: list[Sink] = [events.append]
     sinks += [] if output.quiet else [view]

@@ -17,7 +17,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from collapsium.pipeline.cli.command import argument
+from collapsium.pipeline.cli.command import argument, in_flags
 from collapsium.pipeline.cli.options import JsonOptions, LogOptions
 from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.monitoring.console import LogLines, RunView, print_status
@@ -68,7 +68,7 @@ def execute(
     def view() -> RunView:
         for former in views:
             former.close()
-        views[:] = [RunView(behind=True, form=form)]
+        views[:] = [RunView(behind=True, form=form, spell=in_flags)]
         return views[0]
 
     def notice(text: str) -> None:

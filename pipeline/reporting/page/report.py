@@ -461,7 +461,7 @@ class Report:
 
 
 @shows("writing a report", "documents read")
-@overwrites("out")
+@overwrites("out", files=True)
 @keywords(
     options=ReportOptions, fields=FieldOptions, effect=EffectOptions, ranking=RankOptions, folding=FoldingOptions,
     scheduling=Scheduling,

@@ -294,7 +294,7 @@ MAP_WORDS, TREE_WORDS = 8, 5
 
 
 @shows("drawing")
-@overwrites("out", "csv")
+@overwrites("out", "csv", files=True)
 @keywords(
     options=PlotOptions,
     segments=SegmentPlotOptions,

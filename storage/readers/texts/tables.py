@@ -198,9 +198,7 @@ class _Table:
             return
         constants = {field: value for field, value in span.constants if field not in names}
         used = into.requested(span.path, [*names, *constants])
-        again = next((name for name in used if names.count(name) > 1), None)
-        if again is not None:
-            raise InputError(span.path, f"the column {again!r} occurs twice", "line 1")
+        _require_once(span.path, used, names, "line 1")
         constants = {name: value for name, value in constants.items() if name in used}
         chosen = [name for name in used if name in names]
         places = [names.index(name) for name in chosen]
@@ -321,6 +319,13 @@ def _pattern(delimiter: bytes, times: bytes) -> re.Pattern[bytes]:
     return re.compile(rb"(?:%b(?:%b%b)*+(?:\r\n?|\n))%b" % (value, sign, value, times))
 
 
+def _require_once(path: str, used: list[str], names: list[str], where: str = "") -> None:
+    """Raise `InputError` if several columns have the name of a column that is read."""
+    again = next((name for name in used if names.count(name) > 1), None)
+    if again is not None:
+        raise InputError(path, f"the column {again!r} occurs twice", where)
+
+
 def is_numbered(names: list[str], fields: Fields) -> bool:
     """Return True if a table's documents are numbered: no field of ids is set, and no column has its default name."""
     return not fields.id_is_set and fields.id not in names
@@ -333,7 +338,9 @@ def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
         with reading(span.path), open_input(span.path, options.max_decompressed) as handle:
             return [*_opened(handle, span, options).schema.names, *further]
     with reading(span.path), open_text(span.path, options) as handle:
-        return [*_Table(handle, span, options, None).names, *further]
+        # Unlike a temporary, it lives until the file is closed, which its reader would otherwise close with a warning.
+        table = _Table(handle, span, options, None)
+    return [*table.names, *further]
 
 
 def _opened(handle: IO[bytes], span: Span, options: ReadOptions | None = None) -> BoundedFile:
@@ -382,6 +389,7 @@ def _gather_batches(
     present = schema.names
     constants = {field: value for field, value in span.constants if field not in present}
     columns_read = [name for name in into.requested(span.path, [*present, *constants]) if name in present]
+    _require_once(span.path, columns_read, present)
     row = 0
     for batch in batches(columns_read):
         columns = [_values(span, schema.field(name), batch.column(name), row) for name in columns_read]

@@ -263,6 +263,9 @@ def test_formulas__of_any_characters_are_estimated_or_refused_in_a_line(text):
     [
         ("~ yaer", {}, "no field 'yaer' (did you mean 'year'?)"),
         ("~ one", {}, "the column 'one' is constant"),
+        ("~ huge", {}, "the column 'huge' has numbers too large to square; rescale it"),
+        ("~ year +", {}, "'~ year +': Operator `+` has insuffient arguments and/or is misplaced. year +"),
+        (["~ year"], {}, "expected a formula such as ~ party, found ['~ year']"),
         ("~ same", {}, "'same' is constant: all documents have 'x'"),
         ("~ year + twice", {}, "the column 'twice' is a combination of 'year'"),
         ("~ bs(year, df=6) * rare", {}, "the documents with rare=z are too few or too alike for a separate curve, bs("),
@@ -285,6 +288,7 @@ def test_bad_input__ends_in_one_line(formula, options, message):
     theta, frame, _ = table(1, 40)
     frame = frame.assign(
         one=1.0,
+        huge=np.where(np.arange(40) < 9, 1e300, 1.0),
         same="x",
         rare=np.where(np.arange(40) < 37, "y", "z"),
         twice=2 * frame.year + 1,

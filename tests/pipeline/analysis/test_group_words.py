@@ -90,6 +90,9 @@ def test_words_by__finds_the_words_of_groups(run, tmp_path, capsys):
     ("topic", "field", "options", "message"),
     [
         (9, "party", {}, "9: there is no such topic"),
+        (True, "party", {}, "True: there is no such topic"),
+        (0.0, "party", {}, "0.0: there is no such topic"),
+        ([0], "party", {}, "there is no such topic"),
         (0, "prty", {}, "did you mean 'party'"),
         (0, "party", {"contrast": ["L"]}, "expected two groups, such as R,D"),
         (0, "party", {"contrast": ["L", "X"]}, "no document has the value 'X'"),

@@ -119,6 +119,12 @@ def test_signals_in_quick_succession__count_as_one(monkeypatch, gap, ends):
     assert ended == ([130] if ends else [])
 
 
+def test_an_interrupt_while_options_are_read__is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr("collapsium.pipeline.cli.main.parse", lambda words: signal.raise_signal(signal.SIGINT))
+    assert main(["fit", "corpus", "run"]) == 130
+    assert capsys.readouterr().err == "collapsium: interrupted\n"
+
+
 def test_a_command_that_was_taken_over__ends_with_a_code_of_its_own(capsys, small, tmp_path, monkeypatch):
     from collapsium.storage.errors import TakenOverError
     from collapsium.storage.runs.run import Run

@@ -169,6 +169,11 @@ def test_columns_that_are_not_used__may_be_empty_or_doubled(tmp_path):
     assert ingested_bags(tmp_path, path) == {"1": {"ship": 1, "sail": 1}, "2": {"oven": 1}, "3": {"mast": 1}}
     with pytest.raises(InputError, match="the column 'note' occurs twice"):
         ingest(path, tmp_path / "d", labels="note", scheduler="serial")
+    names = ["id", "text", "note", "note"]
+    pq.write_table(pa.Table.from_arrays([pa.array(["1"]), *[pa.array(["ship"])] * 3], names), tmp_path / "x.parquet")
+    assert ingested_bags(tmp_path / "parquet", tmp_path / "x.parquet") == {"1": {"ship": 1}}
+    with pytest.raises(InputError, match="x.parquet: the column 'note' occurs twice"):
+        ingest(tmp_path / "x.parquet", tmp_path / "d", labels="note", scheduler="serial")
     with pytest.raises(InputError, match="expected 7 values as in the header, found 8"):
         ingest(put(tmp_path / "y.csv", f"{rows[0]}\n{rows[1]},more\n"), tmp_path / "d", scheduler="serial")
 

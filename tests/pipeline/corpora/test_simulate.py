@@ -258,6 +258,8 @@ def test_simulate__refuses_what_cannot_be(tmp_path):
     for name in ("documents", "words", "tokens"):
         with pytest.raises(OptionError, match=f"{name}: expected 1 or more"):
             simulate(tmp_path / "c", **{**good, name: 0})
+        with pytest.raises(OptionError, match=f"{name}: expected at most 2,147,483,647, found 1"):
+            simulate(tmp_path / "c", **{**good, name: 10**30})
     with pytest.raises(OptionError, match="shard_tokens"):
         simulate(tmp_path / "c", **good, shard_tokens=0)
     (tmp_path / "c").mkdir()

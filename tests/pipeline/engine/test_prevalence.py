@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from collapsium.pipeline import Corpus, Model, effects, evaluate, fit, infer, ingest, split, verify
@@ -377,3 +378,9 @@ def test_fields_of_many_levels__have_shrunken_effects(authors, family, tmp_path)
 def test_fields_of_many_levels__stand_alone(authors, tmp_path, formula, message):
     with pytest.raises(OptionError, match=message):
         fit(authors / "corpus", tmp_path / "run", family="lda", topics=2, prevalence=formula, scheduler="serial")
+
+
+def test_numbers_too_large_to_square__are_refused_by_name(tmp_path):
+    frame = pd.DataFrame({"text": ["ships sail", "oxen plough"] * 4, "sales": [1e300, -1e300] * 4})
+    with pytest.raises(OptionError, match="prevalence: 'sales' has numbers too large to square; rescale it"):
+        fit(frame, tmp_path / "run", family="lda", topics=2, prevalence="~ sales", covariates="sales")

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
+from collapsium.pipeline.cli.command import in_flags
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.formatting import quantity, sparkline
 from collapsium.pipeline.monitoring import console as progress
@@ -92,6 +93,12 @@ def lines_of(events, **how):
         view(event)
     view.close()
     return stream.getvalue().splitlines()
+
+
+def test_notices__name_flags_on_the_command_line():
+    notice = {"event": "notice", "iteration": 0, "elapsed": 0.0, "text": "`preset` defaults leaves this line out"}
+    assert lines_of([notice])[0].endswith("`preset` defaults leaves this line out")
+    assert lines_of([notice], spell=in_flags)[0].endswith("--preset defaults leaves this line out")
 
 
 def test_each_line__has_its_time():

@@ -5,8 +5,9 @@ import os
 import fsspec
 import pytest
 
-from collapsium.storage.errors import AbsentError, InputError
-from collapsium.storage.io.file import locate
+from collapsium.pipeline import Corpus, Model, verify
+from collapsium.storage.errors import AbsentError, InputError, MissingError
+from collapsium.storage.io.file import File, locate
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.readers.base import open_input
 from collapsium.storage.readers.texts.blocks import find_files, require_once
@@ -77,3 +78,18 @@ def test_a_file__is_given_once_by_whatever_path(tmp_path, monkeypatch):
     require_once(["d/a.csv", "h.csv"], linked=True)
     with pytest.raises(InputError, match="twice"):
         require_once(["d/a.csv", "s.csv"], linked=True)
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "message"),
+    [
+        ("", AbsentError, "found an empty text"),
+        ("foo://bucket/corpus", AbsentError, "no store can be opened at this URL"),
+        ("missing://bucket/corpus", MissingError, "its store needs another package"),
+    ],
+)
+def test_stores_that_cannot_be_opened__are_one_error_of_ours(url, error, message):
+    fsspec.register_implementation("missing", "absent_package.Store", clobber=True, errtxt="Install it")
+    for open_at in (Corpus, Model, File, verify):
+        with pytest.raises(error, match=message):
+            open_at(url)

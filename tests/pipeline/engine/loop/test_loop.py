@@ -122,6 +122,14 @@ def test_sums__of_groups_are_added_two_by_two(groups, heights):
     assert [height(tree) for tree in found] == [GROUP_SHARDS - 1 + height for height in heights]
 
 
+@pytest.mark.parametrize(("family", "options"), [("lda", {"alpha": 1e30}), ("gibbs-hdp", {"beta": 1e300})])
+def test_numbers_that_no_model_can_have__end_a_fit_and_leave_no_run(small, tmp_path, family, options):
+    topics = {"topics": 2} if family == "lda" else {}
+    with pytest.raises(NumericalError, match=r"iteration 0: .* and a model has at most 1e\+15"):
+        fit(small[0], tmp_path / "run", family=family, iterations=1, scheduler="serial", **topics, **options)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e300])
 def test_figures_that_are_not_finite__end_a_fit_by_name(small, tmp_path, monkeypatch, value):
     monkeypatch.setattr(load_family("lda"), "objective", lambda *_: {"objective": value})

@@ -1,4 +1,5 @@
 import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -55,6 +56,9 @@ from collapsium.workers.arrays.random_streams import Stream
         ("lda", {"topics": 2, "learn": ["alpha", "asymmetric-alpha"]}, "name either alpha or asymmetric-alpha"),
         ("hdp", {"learn": ["delta"]}, "learn"),
         ("hdp", {"learn": ["Gamma"]}, "expected alpha, gamma, pi, beta, tau, found 'Gamma' (did you mean 'gamma'?)"),
+        ("dirichlet-network", {"topics": 2, "network": {"a": {}}}, "network: 'a': the key 'over' is required"),
+        (None, {}, "family: expected the name of a family, found None"),
+        (Path("lda"), {}, "family: expected the name of a family, found PosixPath('lda')"),
         ("Lda", {"topics": 2}, "unknown family 'Lda' (did you mean 'lda'?)"),
         ("ncrp", {"depth": 3, "alpha": [1.0]}, "alpha: expected 3 values, one per level, found 1"),
         ("ncrp", {"max_nodes": 2, "depth": 3}, "max_nodes: expected at least 3, one per level, found 2"),

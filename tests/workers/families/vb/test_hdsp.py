@@ -12,7 +12,7 @@ from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.corpus.label_index import LabelTable, NumberField, numbered
 from collapsium.storage.corpus.labels import Labels
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import total
 from collapsium.workers.arrays.random_streams import Stream
@@ -281,6 +281,10 @@ def test_covariates_that_the_scaling_does_not_use__are_reported_or_refused(tmp_p
     )
     with pytest.raises(OptionError, match="covariates: numbers need `scaling` linear"):
         fit(frame, family="hdsp", topics=2, iterations=1, covariates="stars", labels="kind", scheduler="serial")
+    how = {"family": "hdsp", "topics": 2, "iterations": 1, "scaling": "linear", "scheduler": "serial"}
+    for stars in ([1e300, -1e300, 1.0], [1e-320, 0.0, 0.0]):
+        with pytest.raises(InputError, match="the numbers of covariate 'stars' are too large or too close"):
+            fit(frame.assign(stars=stars), covariates="stars", labels="kind", **how)
     frame.to_json(tmp_path / "x.jsonl", orient="records", lines=True)
     ingest(tmp_path / "x.jsonl", tmp_path / "c", labels="kind", covariates="stars", scheduler="serial")
     corpus = Corpus(tmp_path / "c")
