@@ -115,14 +115,14 @@ def fit_other(place: Path, library: str, limit: float) -> tuple[list[Point], Flo
     peer = PEERS[library](data, SimpleNamespace(topics=TOPICS, workers=1, seed=1, **SETTINGS))
     build_seconds, spent, done = processor_seconds() - began, 0.0, 0
     # The first iterations take longer, so each step shows anew how many more there is time for. A library that begins
-    # again at each step (`RESTARTS`) gets two.
-    more, steps, again = 1, 0, library in RESTARTS
-    while more > 0 and not (again and steps == 2):
+    # again at each step (`RESTARTS`) does not for less than a tenth more.
+    more, again = 1, library in RESTARTS
+    while more > (done / 10 if again else 0):
         began = processor_seconds()
         peer.step(more)
-        took, done, steps = processor_seconds() - began, done + more, steps + 1
+        took, done = processor_seconds() - began, done + more
         spent = took if again else spent + took
-        more = int((limit - build_seconds - spent) * more / took)
+        more = int((limit - build_seconds - spent) * (done if again else more) / took)
     theta, phi = peer.estimate()
     return [(done, build_seconds + spent, score_of(held, probabilities(held, theta, phi)))], theta
 
