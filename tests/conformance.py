@@ -185,7 +185,6 @@ class Conformance:
         """Some or all local states in scratch files, read a few responsibilities at a time, give the bits of states in memory."""
         monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
         final_bits = [state_bits(references.states(self.family, options, small)[1][9][0])]
-        assert not (tmp_path / "scratch").exists()
         for spilled in (1, 2):
             scratch = str(tmp_path / "scratch")
             problem = problem_of(small[0], self.family, options, scratch=scratch, spilled=(spilled, 2))
