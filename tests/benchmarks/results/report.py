@@ -200,14 +200,15 @@ def peers_table(found: Summary) -> str:
 
 def cells_table(found: Summary) -> str:
     """Return the recovery of planted topics of single cells, in the time of `lda` and in multiples of it."""
-    rows = []
+    rows: dict[str, list[list[str]]] = {}
     for key, record in found.records.items():
         if key[0] != "cells":
             continue
         _, size, contestant, *times = key
-        name = f"`{contestant}`" if contestant in OURS else f"{contestant}, {times[0].replace(' x', ' times its time')}"
-        rows.append([
-            f"{size}: {name.replace('1 times its time', 'its time')}",
+        name = f"`{contestant}`" if contestant in OURS else contestant
+        longer = f", {times[0]}" if times and times[0] != "1 x" else ""
+        rows.setdefault(size, []).append([
+            f"{name}{longer}",
             f"{record['recovered']:.3f}",
             f"{record['above_95']}",
             f"{record['score']:.3f}",
@@ -216,8 +217,10 @@ def cells_table(found: Summary) -> str:
             f"{record['nearly_done']:.0f}" if contestant in OURS else "",
             f"{record['megabytes']:,}",
         ])  # fmt: skip
-    heads = ["single cells", "mean correlation", "topics above .95", "score", "iterations", "seconds"]
-    return table_of([*heads, "to within 0.005 of its score", "MB"], rows) if rows else ""
+    heads = ["correlation", "topics above .95", "score", "iterations", "seconds", "to within 0.005", "MB"]
+    # The first column of figures is the best first.
+    ordered = {size: sorted(part, key=lambda row: -float(row[1])) for size, part in rows.items()}
+    return "\n\n".join(table_of([size, *heads], part) for size, part in ordered.items())
 
 
 def commands_table(found: Summary) -> str:
