@@ -2,7 +2,7 @@
 carry it without a change to the loop. It counts documents by their lengths, a node a length."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from collapsium.pipeline.models.registry import family_names, load_family, make_
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OptionError
 from collapsium.workers import tasks
+from collapsium.workers.arrays.annotations import numbers
 from collapsium.workers.arrays.delta import Delta, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState, LocalState, Rows
@@ -41,12 +42,12 @@ BORN = 1_000_000  # ids from here on are (shard, n) until update names them
 class ToyGlobalState(GlobalState):
     """Nodes by id with their counts, the length of each, and the moves that named them."""
 
-    names: Any
-    ids: Any
-    counts: Any
-    moves: Any
-    rounds: int
-    another_round: bool
+    names: Annotated[Any, numbers("node", -np.inf, np.inf, dtypes="i8")]
+    ids: Annotated[Any, numbers("node", -np.inf, np.inf, dtypes="i8")]
+    counts: Annotated[Any, numbers("node", 0.0, np.inf, dtypes="f8")]
+    moves: Annotated[Any, numbers("move pair", -np.inf, np.inf, dtypes="i8")]
+    rounds: Annotated[int, numbers("", 0, np.inf)]
+    another_round: Annotated[bool, numbers("", 0, 1)]
 
 
 @dataclass(frozen=True)
