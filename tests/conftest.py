@@ -130,7 +130,7 @@ def pytest_configure(config):
     settings.register_profile(
         "collapsium",
         deadline=None,
-        max_examples=25 if not quick else 8 if INTERPRETED else 10,
+        max_examples=25 if not quick else 8 if INTERPRETED else 15,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )

@@ -10,7 +10,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar, overload
+from typing import Generic, TypeVar, cast, overload
 
 from collapsium.pipeline.engine.state import GROUP_SHARDS, Problem, State
 from collapsium.pipeline.executors.base import Executor, Future
@@ -110,10 +110,8 @@ class Exchange:
     @staticmethod
     def begun(problem: Problem, state: State) -> Exchange | None:
         """Return an exchange that continues from a state; None where none is possible (`links_for`)."""
-        links, family = Exchange.links_for(problem, state.global_state), problem.family
-        if links is None or not isinstance(family, Exchanges):
-            return None
-        return Exchange(problem, state, links, family)
+        links = Exchange.links_for(problem, state.global_state)
+        return None if links is None else Exchange(problem, state, links, cast(exchange.AnyExchanges, problem.family))
 
     @property
     def _homes(self) -> int:

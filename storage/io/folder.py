@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import hashlib
 import io
@@ -51,23 +50,11 @@ def require_unlinked(url: str, path: str, name: str) -> None:
     parts = name.split("/")
     for end in range(1, len(parts) + 1):
         inner = "/".join(parts[:end])
-        if _is_link(f"{path}/{inner}"):
+        if os.path.islink(f"{path}/{inner}"):  # noqa: PTH114 - `pathlib` takes five times as long
             raise DamagedError(
                 url,
                 f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target",
             )
-
-
-def _is_link(path: str) -> bool:
-    """Return True for a symbolic link; objects of `pathlib` took a fifth of the time of reading a small group."""
-    try:
-        return stat.S_ISLNK(os.lstat(path).st_mode)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP):
-            return False
-        raise
-    except ValueError:  # A null character
-        return False
 
 
 T = TypeVar("T")

@@ -37,7 +37,7 @@ def run_blocks(page, folder, monkeypatch, run):
     """Run the blocks of a page in a folder, shell blocks by a function."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    names = {"__name__": "__main__"}
+    names, ran = {"__name__": "__main__"}, []
     for block in blocks_of(page):
         if block.reason is not None:
             continue
@@ -45,12 +45,15 @@ def run_blocks(page, folder, monkeypatch, run):
             run(block, folder)
         elif block.language == "python":
             exec(compile("\n" * block.line + block.text, str(page), "exec"), names)
+        ran.append(block.line)
+    return ran
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_blocks__run_as_printed(page, tmp_path, monkeypatch):
-    run_blocks(page, tmp_path, monkeypatch, run_shell)
+    ran = run_blocks(page, tmp_path, monkeypatch, run_shell)
+    assert ran == [block.line for block in blocks_of(page) if block.reason is None]
 
 
 def test_the_readme__runs_on_fewer_texts_in_fewer_iterations(tmp_path, monkeypatch):

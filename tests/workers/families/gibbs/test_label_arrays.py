@@ -40,12 +40,12 @@ def check(token_topic, background=0):
         "token_topic": np.array(token_topic, dtype=np.uint16),
     }
     known = CheckContext({**known.sizes, "document": 3, "token": 6}, global_state, SHARD)
-    LabelLocal.checked(local, known, "local")
+    return LabelLocal.checked(local, known, "local")
 
 
 @pytest.mark.parametrize(("topics", "background"), [([0, 1, 0, 3, 2, 0], 0), ([0, 1, 4, 3, 4, 4], 1)])
 def test_topics_of_the_documents_labels__pass(topics, background):
-    check(topics, background)
+    assert check(topics, background).token_topic.tolist() == topics
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ ROWS = {"word_topic": np.array([[3, 0, 0], [0, 1, 0], [0, 1, 0]], dtype=np.int32
 
 
 def test_tokens_that_the_rows_count__pass():
-    checks().tallies({"token_topic": np.array([0, 0, 1, 0, 1], dtype=np.uint16)}, ROWS, SHARD, "local")
+    local = {"token_topic": np.array([0, 0, 1, 0, 1], dtype=np.uint16)}
+    checks().tallies(local, ROWS, SHARD, "local")
+    assert checks().token_fingerprint(local, SHARD, 7) % 2**64 == checks().row_fingerprint(ROWS, 0, 7)[0] % 2**64
 
 
 @pytest.mark.parametrize("tokens", [[0, 0, 0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 1, 1, 1], [0, 0, 1, 0, 2]])

@@ -19,11 +19,11 @@ LOCAL = {
 def check(masses):
     changed = {**LOCAL, "document_masses": np.array(masses, dtype=np.float32)}
     tree = SimpleNamespace(fitted=SimpleNamespace(node_parent=np.array([-1, 0, 0, FREE])))
-    DocumentEnds.checked(changed, CheckContext({"document": 2, "topic": 4}, tree), "local")
+    return DocumentEnds.checked(changed, CheckContext({"document": 2, "topic": 4}, tree), "local")
 
 
 def test_probabilities_of_listed_ends__pass():
-    check([1.0, 0.75, 0.25])
+    assert check([1.0, 0.75, 0.25]).document_masses.tolist() == [1.0, 0.75, 0.25]
 
 
 @pytest.mark.parametrize("masses", [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, -0.5, 1.0], [1.0, np.nan, 0.5]])

@@ -44,7 +44,9 @@ def test_a_state_as_it_was_made__passes(state):
     shard, local, global_state = state
     checks_of(global_state).local(local, shard, "local")
     kept = {name: values for name, values in local.items() if name in SampledDocuments.array_names()}
-    checks_of(global_state).documents(kept, shard.documents, "documents")
+    documents = checks_of(global_state).documents(kept, shard.documents, "documents").to_arrays()
+    assert documents.keys() == kept.keys()
+    assert all(np.array_equal(documents[name], values) for name, values in kept.items())
 
 
 @pytest.mark.parametrize("count", [0, 100, 2**31 - 1])
