@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collapsium.pipeline import evaluate, fit, infer, ingest, predict
@@ -131,6 +131,7 @@ def test_what_is_cut_short__leaves_nothing(tmp_path, name):
 @given(
     st.lists(st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")), st.integers(0, 3)), max_size=6)
 )
+@settings(max_examples=20, deadline=None)
 def test_ids__are_written_as_they_are(tmp_path_factory, rows):
     place = tmp_path_factory.mktemp("ids")
     ids = [f"{'=+-@'[shift]}{text}." for text, shift in rows]

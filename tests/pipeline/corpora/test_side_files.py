@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collapsium.pipeline import append, info, ingest, split
@@ -59,6 +59,7 @@ def put_rows(path, rows):
 
 
 def test_side_files__give_the_columns_that_records_would(tmp_path_factory, monkeypatch):
+    @settings(max_examples=25)
     @given(
         st.lists(DOCUMENT, min_size=1, max_size=7).filter(lambda drawn: any(row[0] for row in drawn)),
         st.sampled_from([".csv", ".tsv", ".jsonl", ".parquet"]),

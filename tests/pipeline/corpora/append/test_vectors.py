@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -61,6 +61,7 @@ def corpus(tmp_path):
     return put_corpus(tmp_path, values[:7], shard_tokens=6)
 
 
+@settings(max_examples=25)
 @given(
     hnp.arrays(np.float64, st.tuples(st.integers(2, 14), st.integers(1, 3)), elements=SMALL),
     st.integers(1, 9),
