@@ -89,12 +89,12 @@ def local_place(
     """Return the place of a scheduler on this machine; see `estimate` for the parameters."""
     processors = len(os.sched_getaffinity(0))
     count = workers or (1 if scheduler == "serial" else processors)
-    if scheduler in ("threads", "serial"):
+    if scheduler in LOCAL_SCHEDULERS:
         processes, threads = 1, 1 if scheduler == "serial" else count
     else:
         processes, threads = count, 1
     total = free_memory() + int(psutil.Process().memory_info().rss)
-    limit = parse_size(memory) if memory is not None else total / (processes if scheduler == "local" else 1)
+    limit = parse_size(memory) if memory is not None else total
     return Place(str(scheduler), processes, threads, float(limit), scratch or tempfile.gettempdir(), run)
 
 

@@ -414,6 +414,9 @@ class DaskExecutor:
 
     def tell(self, function: Callable[..., object], *args: object) -> None:
         """Run a function once in each worker that can be reached, without waiting; nothing is raised."""
+        # An exchange may be given up after its client was closed.
+        if self._client.status != "running":
+            return
         with contextlib.suppress(Exception):
             self._start(
                 self._client.run(run_aside, function, args, workers=self._chosen, on_error="ignore", asynchronous=True)

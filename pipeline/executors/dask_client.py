@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import signal
 import threading
 import time
 import uuid
@@ -222,6 +223,17 @@ async def remove_worker(address: str, dask_scheduler: distributed.Scheduler) -> 
     # Releases of Dask differ in the name of this parameter.
     blameless = {"expected" if "expected" in parameters else "safe": True}
     await dask_scheduler.remove_worker(address, stimulus_id="collapsium-given-up", **blameless)
+
+
+def dask_setup(dask_worker: distributed.Worker) -> None:  # noqa: ARG001
+    """Ignore the signals that a terminal or a batch system sends to all processes, in the worker of a local cluster.
+
+    The driver handles them: it needs the worker to save a checkpoint, and then stops it itself. Dask calls this
+    function by its name in a worker that preloads this module.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 async def run_aside(function: Callable[..., T], args: Sequence[object], dask_worker: distributed.Worker) -> T:

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import dask
 import distributed
 from dask.system import CPU_COUNT
+from distributed.system import MEMORY_LIMIT
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, TLS, Executor
 from collapsium.pipeline.executors.dask import DaskExecutor
@@ -34,7 +35,6 @@ from collapsium.pipeline.executors.dask_client import (
     worker_addresses,
 )
 from collapsium.pipeline.executors.dask_members import require_release
-from collapsium.pipeline.executors.dask_shared_memory import MESSAGE_BATCH_SECONDS
 from collapsium.pipeline.executors.liveness import CLOSE_LIMIT, CLUSTER_POLL, QUIET_START, WORKER_POLL, Watch
 from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
@@ -75,55 +75,50 @@ SETTINGS = {
 def start_cluster(
     workers: int | None = None, memory: int | None = None, tls: TLS | None = None, watch: Watch | None = None
 ) -> Executor:
-    """Start a Dask cluster of worker processes on this machine.
+    """Start a Dask cluster of one worker process on this machine, with a thread for each worker.
 
-    It listens on 127.0.0.1 only and encrypts its messages. Loopback ports are open to all users of a machine, and
-    a process that can connect to a scheduler or worker can run code as its owner. By default the certificates are
-    temporary and exist in memory only.
+    Threads of one process share the rows, which several processes would have to exchange. The cluster listens on
+    127.0.0.1 only and encrypts its messages: loopback ports are open to all users of a machine, and a process that can
+    connect to a scheduler or worker can run code as its owner. By default the certificates are temporary and exist in
+    memory only.
     """
     _require_new_processes()
     with dask.config.set(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
         try:
             cluster = distributed.LocalCluster(
-                n_workers=workers or CPU_COUNT,
-                threads_per_worker=1,
-                memory_limit=memory or "auto",
+                n_workers=1,
+                threads_per_worker=workers or CPU_COUNT,
+                memory_limit=memory or MEMORY_LIMIT,
                 processes=True,
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:8787",
                 silence_logs=logging.CRITICAL,
-                preload=["collapsium.pipeline.executors.dask_shared_memory"],
+                preload=["collapsium.pipeline.executors.dask_client"],
                 protocol="tls://",
                 security=distributed.Security.temporary() if tls is None else _security(tls),
             )
         except (OSError, RuntimeError) as error:
             cause = error.__cause__ or error
             raise ClusterError(
-                f"the processes of a local cluster could not be started ({first_line(cause)}): they import the main "
-                'script, which needs a guard (`if __name__ == "__main__":`); `scheduler` threads needs no processes'
+                f"the process of a local cluster could not be started ({first_line(cause)}): it imports the main "
+                'script, which needs a guard (`if __name__ == "__main__":`); `scheduler` threads needs no process'
             ) from error
-    fast_messages = _FastMessages()
-    cluster.scheduler.add_plugin(fast_messages)
-    for worker in list(cluster.scheduler.stream_comms):
-        fast_messages.add_worker(cluster.scheduler, worker)
-    client = distributed.Client(cluster, set_as_default=False)
-    client.scheduler_comm.interval = MESSAGE_BATCH_SECONDS
-    return DaskExecutor(client, cluster, watch)
+    return DaskExecutor(distributed.Client(cluster, set_as_default=False), cluster, watch)
 
 
 def _require_new_processes() -> None:
-    """Raise `OptionError` where worker processes cannot be started: they import the main script again."""
+    """Raise `OptionError` where a worker process cannot be started: it imports the main script again."""
     if multiprocessing.current_process().daemon:
         raise OptionError(
-            "local starts processes, which a daemonic process, such as a worker of Dask or of multiprocessing.Pool, "
+            "local starts a process, which a daemonic process, such as a worker of Dask or of multiprocessing.Pool, "
             "may not; expected threads, or the address of a Dask scheduler",
             "scheduler",
         )
     line = _unguarded_line()
     if line:
         raise OptionError(
-            f"local starts processes that import {line} again, and so would begin this fit anew; put it under "
+            f"local starts a process that imports {line} again, and so would begin this fit anew; put it under "
             '`if __name__ == "__main__":`, or use threads',
             "scheduler",
         )
@@ -160,16 +155,6 @@ def _security(tls: TLS) -> distributed.Security:
     parts = ("scheduler", "worker", "client")
     files = {f"tls_{part}_{kind}": getattr(tls, kind) for part in parts for kind in ("cert", "key")}
     return distributed.Security(tls_ca_file=tls.ca, require_encryption=True, **files)
-
-
-class _FastMessages(distributed.SchedulerPlugin):  # type: ignore[misc]
-    """Makes a scheduler send messages to its workers with little delay, also to workers that join later."""
-
-    name = "collapsium-fast-messages"
-
-    def add_worker(self, scheduler: distributed.Scheduler, worker: str) -> None:
-        if worker in scheduler.stream_comms:
-            scheduler.stream_comms[worker].interval = MESSAGE_BATCH_SECONDS
 
 
 def reach_cluster(

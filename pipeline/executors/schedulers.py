@@ -161,14 +161,14 @@ class SchedulerOptions(Options):
         None,
         validate_default=True,
         description="threads: threads of this process (the default, unless a Dask client is active); local: a Dask "
-        "cluster of processes on this machine, with a dashboard; serial: one task after another; or a Dask scheduler: "
-        "its address, such as tcp://host:8786, or the file that `dask scheduler --scheduler-file` writes; in Python "
-        "also a Dask client or cluster object, which stays open",
+        "cluster on this machine, of one process with as many threads, with a dashboard; serial: one task after "
+        "another; or a Dask scheduler: its address, such as tcp://host:8786, or the file that `dask scheduler "
+        "--scheduler-file` writes; in Python also a Dask client or cluster object, which stays open",
     )
     workers: Annotated[int | None, Value("N")] = Field(
         None,
-        description="number of workers to start (default: one for each processor); for a running cluster, the number "
-        "to wait for",
+        description="number of threads to start (default: one for each processor); for a running cluster, the number "
+        "of workers to wait for",
     )
 
 
@@ -208,8 +208,8 @@ class MemoryOptions(Options):
     heading = "memory and disk"
     memory: Annotated[str | int | None, Value("SIZE", unit="bytes")] = Field(
         None,
-        description="memory limit of each worker process, such as 750MB or 1.5GB; threads count as one "
-        "process. Local states that exceed it are spilled to disk (default: the machine's free "
+        description="memory limit of each worker process, such as 750MB or 1.5GB; threads and a local "
+        "cluster are one process. Local states that exceed it are spilled to disk (default: the machine's free "
         "memory, or the cluster's limit)",
     )
     scratch: Annotated[Location | None, Value("FOLDER")] = Field(

@@ -22,7 +22,7 @@ from collapsium.pipeline.executors.schedulers import ExecutorOptions, LinkOption
 
 EPILOG = """examples:
   collapsium estimate train --family hdp --topics 500
-  collapsium estimate train --family lda --topics 1000 --scheduler local --workers 8 --memory 4GB
+  collapsium estimate train --family lda --topics 1000 --scheduler local --workers 8 --memory 16GB
   collapsium estimate train --family lda --topics 1000 --scheduler tcp://host:8786 --workers 8 \\
       --link 1Gbit --measured trial"""
 

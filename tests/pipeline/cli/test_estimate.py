@@ -37,14 +37,15 @@ def test_estimate__prints_memory_disk_and_what_moves(capsys, small):
 
 
 def test_estimate__knows_workers_and_memory(capsys, small):
-    where = ["--scheduler", "local", "--workers", 3, "--memory", "2GB"]
-    code, out, _ = command(capsys, "estimate", small[0], *ASKED, *where)
-    assert code == 0
-    assert out.startswith("local: 3 worker process(es) of 1 thread(s)\n")
-    found = lines_of(out)
-    assert "in all, of 1.8 GB (90% of 2.0 GB)" in found
-    assert "of which the driver" in found
-    assert found["moved between processes, an iteration"] != "0 B"
+    for scheduler, sizes in (("local", (1, 3)), ("tcp://there:8786", (3, 1))):
+        where = ["--scheduler", scheduler, "--workers", 3, "--memory", "2GB"]
+        code, out, _ = command(capsys, "estimate", small[0], *ASKED, *where)
+        assert code == 0
+        assert out.startswith("{}: {} worker process(es) of {} thread(s)\n".format(scheduler, *sizes))
+        found = lines_of(out)
+        assert "in all, of 1.8 GB (90% of 2.0 GB)" in found
+        assert "of which the driver" in found
+        assert (found["moved between processes, an iteration"] == "0 B") == (scheduler == "local")
     _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--workers", 3)
     assert out.startswith("threads: 1 worker process(es) of 3 thread(s)\n")
     _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--scheduler", "serial")
@@ -64,7 +65,7 @@ def test_estimate_json__is_the_plan_in_bytes(capsys, small):
     assert output == expected
     assert output["needed"] == sum(output["memory"].values())
     assert (output["fits"], output["problem"]) == (True, "")
-    assert {"scheduler": "local", "processes": 2, "threads": 1, "memory": 2e9} | output["place"] == output["place"]
+    assert {"scheduler": "local", "processes": 1, "threads": 2, "memory": 2e9} | output["place"] == output["place"]
     assert {"needed", "scratch", "run", "moved", "driver"} <= set(output)
 
 

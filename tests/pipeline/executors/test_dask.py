@@ -1,5 +1,7 @@
 """Dask beneath the loop: lost workers, remote schedulers, and bounded work for the scheduler."""
 
+import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -7,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import distributed
@@ -30,12 +33,15 @@ def rows(model):
     return model.rows(0).word_topic
 
 
-@pytest.mark.long  # `test_fits__have_the_same_bits_with_shared_memory` kills a worker too
+def two_workers():
+    return distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+    )
+
+
 def test_a_killed_worker__changes_no_bit(small, tmp_path):
     expected = rows(fit(small[0], tmp_path / "calm", family="hdp", topics=5, iterations=12, scheduler="serial"))
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
-    ) as cluster:
+    with two_workers() as cluster:
         killed = []
 
         def kill(event):
@@ -65,6 +71,17 @@ def test_workers__answer_while_each_does_something(clusters):
         assert executor.moved() >= 0  # who asks for the worker is handed it
     finally:
         executor.close()
+
+
+def test_a_closed_executor__tells_no_worker_anything(clusters):
+    """An exchange may be given up after its client was closed, and what is never sent must not warn."""
+    executor = open_executor(clusters(2))
+    executor.close()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        executor.tell(os.getpid)
+        gc.collect()
+    assert not any("never awaited" in str(warning.message) for warning in seen)
 
 
 def _pid(seconds):
@@ -196,35 +213,38 @@ def workers_of_ours():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["one hangs", "all are killed"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGSTOP, signal.SIGKILL], ids=["one of two hangs", "the local one is killed"]
+)
 def test_workers_that_hang_or_are_missing__are_replaced_and_no_bit_changes(small, tmp_path, number):
     options = {"family": "hdp", "topics": 5, "iterations": 12}
     expected = rows(fit(small[0], tmp_path / "calm", **options))
     before, events, done = set(workers_of_ours()), [], []
+    hangs = number == signal.SIGSTOP
 
     def disturb(event):
         events.append(event)
         if event["event"] == "iteration" and event["iteration"] == 5 and not done:
             done.append(1)
             ours = sorted(set(workers_of_ours()) - before)
-            assert len(ours) >= 2
-            for process in ours if number == signal.SIGKILL else ours[:1]:
-                os.kill(process, number)
+            assert len(ours) == 1 + hangs
+            os.kill(ours[0], number)
 
-    model = fit(
-        small[0],
-        tmp_path / "run",
-        scheduler="local",
-        workers=2,
-        cluster_timeout=8.0 if number == signal.SIGSTOP else 40.0,
-        sinks=[disturb],
-        **options,
-    )
+    with contextlib.ExitStack() as stack:
+        scheduler = stack.enter_context(two_workers()) if hangs else "local"
+        model = fit(
+            small[0],
+            tmp_path / "run",
+            scheduler=scheduler,
+            workers=2,
+            cluster_timeout=8.0 if hangs else 40.0,
+            sinks=[disturb],
+            **options,
+        )
     np.testing.assert_array_equal(rows(model), expected)
-    if number == signal.SIGSTOP:
-        notices = [event["text"] for event in events if event["event"] == "notice"]
-        assert any("is unresponsive" in text for text in notices)
-        assert any("is lost; others do its work" in text for text in notices)
+    notices = [event["text"] for event in events if event["event"] == "notice"]
+    assert any("is unresponsive" in text for text in notices) == hangs
+    assert any("is lost; others do its work" in text for text in notices) == hangs
 
 
 @pytest.mark.long

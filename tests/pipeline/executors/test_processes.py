@@ -61,7 +61,7 @@ def refusal(place, text):
     """The message that refuses a script."""
     number = text.splitlines().index("main()" if "def main" in text else text.splitlines()[-1]) + 1
     return (
-        f"scheduler: local starts processes that import {place}/script.py, line {number}, again, and so "
+        f"scheduler: local starts a process that imports {place}/script.py, line {number}, again, and so "
         'would begin this fit anew; put it under `if __name__ == "__main__":`, or use threads'
     )
 
@@ -91,7 +91,7 @@ def test_a_script_with_a_guard__starts_processes(run_script, text):
 
 def test_a_daemonic_process__is_refused(monkeypatch):
     monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)
-    with pytest.raises(OptionError, match=r"^scheduler: local starts processes, which a daemonic process, such as a"):
+    with pytest.raises(OptionError, match=r"^scheduler: local starts a process, which a daemonic process, such as a"):
         open_executor("local", 1)
 
 
@@ -101,7 +101,7 @@ def test_processes_that_cannot_start__are_an_error_of_one_line(monkeypatch):
 
     monkeypatch.setattr(dask_cluster.distributed, "LocalCluster", fail)
     with pytest.raises(
-        ClusterError, match=r"could not be started \(Nanny failed to start worker process\): they import"
+        ClusterError, match=r"could not be started \(Nanny failed to start worker process\): it imports"
     ):
         open_executor("local", 1)
 

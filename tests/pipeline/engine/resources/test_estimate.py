@@ -81,7 +81,7 @@ def planned(corpus, topics, where=None, family="lda", **options):
 
 PLACES = st.builds(
     lambda scheduler, processes, threads: place(
-        scheduler, 1 if scheduler in ("threads", "serial") else processes, threads if scheduler != "serial" else 1
+        scheduler, processes if "://" in scheduler else 1, threads if scheduler != "serial" else 1
     ),
     st.sampled_from(["threads", "serial", "local", "tcp://there:8786"]),
     st.integers(1, 9),
@@ -144,7 +144,7 @@ def test_plan__counts_the_proportions_of_a_start_once(kind, clusters):
     documents = 50_000
     kept = 8 * clusters * documents
     corpus, options = corpus_of([10 * documents], documents=documents), make_options("lda", {"topics": 200})
-    for scheduler in ("threads", "local"):
+    for scheduler in ("threads", "tcp://there:8786"):
         where = replace(local_place(scheduler, 2), memory=PLENTY)
         plain, begun = (plan_of(corpus, "lda", options, where, start=start) for start in ("", kind))
         assert begun.driver == plain.driver
@@ -396,9 +396,11 @@ def test_place_of__knows_this_machine():
     serial = local_place("serial", 3)
     assert (serial.processes, serial.threads) == (1, 1)
     local = local_place("local", 3)
-    assert (local.processes, local.threads) == (3, 1)
+    assert (local.processes, local.threads) == (1, 3)
+    remote = local_place("tcp://there:8786", 3)
+    assert (remote.processes, remote.threads) == (3, 1)
     assert free_memory() > 0
-    assert local.memory == pytest.approx(threads.memory / 3, rel=0.2)  # worker processes share the machine
+    assert local.memory == pytest.approx(threads.memory, rel=0.2)
     assert threads.scratch == tempfile.gettempdir()
     for scheduler in ("threads", "serial", "local", "tcp://there:8786"):
         found = local_place(scheduler, 2, "1.5GB", "/elsewhere")
@@ -408,7 +410,7 @@ def test_place_of__knows_this_machine():
 
 
 def test_estimate__plans_for_a_corpus_on_disk(small):
-    found = estimate(small[0], family="hdp", topics=7, scheduler="local", workers=3, memory="2GB")
+    found = estimate(small[0], family="hdp", topics=7, scheduler="tcp://there:8786", workers=3, memory="2GB")
     assert (found.place.processes, found.place.memory) == (3, 2e9)
     assert found.needed > found.memory["interpreter, libraries and kernels"] > 0
     assert found.moved > 0
