@@ -8,7 +8,7 @@ encoding the changes (`encode`) reduces this to a third or less. Changes are who
 (`Exchanges.integer_changes`), so their sums do not depend on the order or the number of the hosts.
 
 Driver and scheduler handle one task per iteration, however many hosts there are: the first host, the lead, passes the
-driver's order on to all others, and returns their results as one. A host is a worker process; `home` is its number.
+driver's order on to all others, and returns their results as one. A host is a worker process.
 
 Only here do workers hold state between tasks. A state is never changed: each turn creates the next one, and the driver
 names the oldest state that it still needs. All hosts have all rows. The local states of a host are also the result of a
@@ -79,7 +79,7 @@ class Message(NamedTuple):
     """Encoded changes, an order or a result on the way to another host."""
 
     token: str  # The exchange
-    home: int  # The receiver
+    receiver: int  # Number of the host that receives it
     turn: int
     kind: Kind
     sender: int
@@ -101,7 +101,7 @@ class Links(Protocol):
     def addresses(self) -> tuple[str, ...]:
         """Name of each host."""
 
-    def is_at(self, home: int) -> bool:
+    def is_at(self, host: int) -> bool:
         """Return whether this task runs where the messages of a host arrive."""
 
     def open(self) -> Send:
@@ -187,13 +187,13 @@ class Held:
     The scheduler can therefore move them to another worker when a worker retires, without knowing about turns.
     """
 
-    def __init__(self, token: str, home: int, states: dict[int, HostState]) -> None:
-        self._token, self._home, self._states = token, home, states
+    def __init__(self, token: str, host: int, states: dict[int, HostState]) -> None:
+        self._token, self._host, self._states = token, host, states
 
     def __reduce__(self) -> tuple[Callable[..., Held], tuple[str, int, dict[int, HostState]]]:
         """Leave out the rows, which all hosts have."""
         states = {turn: HostState([], state.swept) for turn, state in [*self._states.items()]}
-        return _held, (self._token, self._home, states)
+        return _held, (self._token, self._host, states)
 
     def state(self, turn: int) -> HostState:
         """Return a state that is still needed."""
@@ -203,10 +203,10 @@ class Held:
             raise HostLostError("a state was lost with an exchange that was abandoned") from None
 
 
-def _held(token: str, home: int, states: dict[int, HostState]) -> Held:
+def _held(token: str, host: int, states: dict[int, HostState]) -> Held:
     """Return the states of a host, which a worker short of memory may have pickled to disk in the meantime."""
-    host = _hosts.get((token, home))
-    return Held(token, home, states) if host is None else host.held
+    present = _hosts.get((token, host))
+    return Held(token, host, states) if present is None else present.held
 
 
 class Host:
@@ -215,7 +215,7 @@ class Host:
     def __init__(
         self,
         token: str,
-        home: int,
+        host: int,
         links: Links,
         part: Part,
         shards: Sequence[AnyShard | ShardOnDisk],
@@ -223,12 +223,12 @@ class Host:
         warm: Sequence[WarmSource],
         state: HostState,
     ) -> None:
-        self._token, self._home, self.links, self.part = token, home, links, part
+        self._token, self._host, self.links, self.part = token, host, links, part
         self._shards = dict(zip(part.numbers, shards, strict=True))
         self._heldout = dict(zip(part.numbers, heldout, strict=False))
         self._warm = dict(zip(part.numbers, warm, strict=False))
         self._states = {0: state}
-        self.held = Held(token, home, self._states)
+        self.held = Held(token, host, self._states)
         self._changed = threading.Condition()
         self._orders: deque[AnyOrder] = deque()
         self._inbox: dict[tuple[int, Kind], dict[int, tuple[bytes, ...]]] = {}
@@ -241,12 +241,12 @@ class Host:
             for block in itertools.pairwise(part.bounds)
             for low in (band_bounds(block[1] - block[0])[:-1] + block[0])
         ]
-        homes = len(links.addresses)
-        firsts = [-(-host * len(words) // homes) for host in range(homes + 1)]
+        hosts = len(links.addresses)
+        firsts = [-(-host * len(words) // hosts) for host in range(hosts + 1)]
         ends = [*words, part.bounds[-1]]
         self._owned = [(int(ends[first]), int(ends[last])) for first, last in itertools.pairwise(firsts)]
         self._send_message = links.open()
-        threading.Thread(target=self._obey, name=f"collapsium-host-{home}", daemon=True).start()
+        threading.Thread(target=self._obey, name=f"collapsium-host-{host}", daemon=True).start()
 
     def deliver(self, message: Message) -> None:
         """Queue a message until its turn needs it, or an order until earlier orders are done; ignore repetitions."""
@@ -270,18 +270,18 @@ class Host:
     def command(self, order: AnyOrder) -> None:
         """Send an order to all hosts."""
         order_bytes = pickle.dumps(order)
-        for home in range(len(self.links.addresses)):
-            self._send(home, order.turn, Kind.ORDER, order_bytes)
+        for host in range(len(self.links.addresses)):
+            self._send(host, order.turn, Kind.ORDER, order_bytes)
 
     def answers(self, turn: int, kind: Kind) -> list[Any]:
         """Wait for the results of all hosts, and return them in the order of the hosts."""
         self.links.leave_thread()
-        homes, results = range(len(self.links.addresses)), {}
-        for home, parts in self._arriving(turn, kind, homes):
-            results[home] = pickle.loads(parts[0])  # noqa: S301
-            if isinstance(results[home], BaseException):
-                raise results[home]
-        return [results[home] for home in homes]
+        hosts, results = range(len(self.links.addresses)), {}
+        for host, parts in self._arriving(turn, kind, hosts):
+            results[host] = pickle.loads(parts[0])  # noqa: S301
+            if isinstance(results[host], BaseException):
+                raise results[host]
+        return [results[host] for host in hosts]
 
     def _obey(self) -> None:
         """Follow orders until the exchange is abandoned."""
@@ -310,8 +310,8 @@ class Host:
         self._send(LEAD, order.turn, order.answer, answer)
 
     def _send(self, receiver: int, turn: int, kind: Kind, *parts: bytes) -> Future[None] | None:
-        message = Message(self._token, receiver, turn, kind, self._home, next(self._numbers), parts)
-        if receiver != self._home:
+        message = Message(self._token, receiver, turn, kind, self._host, next(self._numbers), parts)
+        if receiver != self._host:
             return self._send_message(message)
         self.deliver(message)
         return None
@@ -348,7 +348,7 @@ class Host:
 
     def _answers(self, question: Question) -> list[Any]:
         """Return the answers to a question, from each block with words that the host owns."""
-        first, last = self._owned[self._home]
+        first, last = self._owned[self._host]
         answers: list[Any] = []
         for block in self.held.state(question.turn).blocks:
             low, high = max(first, block.low), min(last, block.high)
@@ -392,8 +392,8 @@ class Host:
 
     def _exchange(self, order: Order, changes: Sequence[Integers]) -> None:
         """Replace the changes of the host's shards by the changes of all hosts."""
-        homes, this_host, turn, adding = len(self.links.addresses), self._home, order.turn, threading.Lock()
-        other_hosts = [(this_host + distance) % homes for distance in range(1, homes)]
+        hosts, this_host, turn, adding = len(self.links.addresses), self._host, order.turn, threading.Lock()
+        other_hosts = [(this_host + distance) % hosts for distance in range(1, hosts)]
 
         def encoded(owner: int) -> tuple[bytes, ...]:
             low, high = self._owned[owner]
@@ -454,7 +454,7 @@ class Host:
         self, state: HostState, order: Order, kinds: Mapping[str, IntegerChange], changes: Mapping[str, Integers]
     ) -> tuple[list[Block], Delta]:
         """Return the rows after the changes, and the sums over the words that the host owns."""
-        first, last = self._owned[self._home]
+        first, last = self._owned[self._host]
         blocks, sums = [], Delta()
         for block in state.blocks:
             parts = {}
@@ -561,7 +561,7 @@ _hosts: dict[tuple[str, int], Host] = {}  # The hosts of this process
 
 def join(
     token: str,
-    home: int,
+    host: int,
     links: Links,
     part: Part,
     shards: Sequence[AnyShard | ShardOnDisk],
@@ -572,15 +572,15 @@ def join(
 ) -> Held:
     """Task: take part in an exchange that begins from blocks, or from a global state before any document was read."""
     # Dask runs the task again elsewhere if the worker is lost.
-    _require_at(links, home)
+    _require_at(links, host)
     if isinstance(begin, GlobalState):
         blocks = [tasks.empty_block(part.model, low, high, begin) for low, high in itertools.pairwise(part.bounds)]
     else:
         blocks = list(begin)
     state = HostState(blocks, dict(zip(part.numbers, swept, strict=False)))
-    host = _hosts[token, home] = Host(token, home, links, part, shards, heldout, warm, state)
-    links.when_released(lambda: _forget((token, home), host))
-    return host.held
+    joined = _hosts[token, host] = Host(token, host, links, part, shards, heldout, warm, state)
+    links.when_released(lambda: _forget((token, host), joined))
+    return joined.held
 
 
 def leave(token: str) -> None:
@@ -611,7 +611,7 @@ def has_ended(token: str) -> bool:
 
 def deliver(message: Message) -> None:
     """Pass a message to its host in this process."""
-    _host(message.token, message.home).deliver(message)
+    _host(message.token, message.receiver).deliver(message)
 
 
 def turn(token: str, order: Order, shards: int) -> Delta:
@@ -670,14 +670,14 @@ def _pickled(error: BaseException) -> bytes:
     return data
 
 
-def _require_at(links: Links, home: int) -> None:
+def _require_at(links: Links, host: int) -> None:
     """Raise an error if Dask has moved this task from a lost worker to another one."""
-    if not links.is_at(home):
+    if not links.is_at(host):
         raise HostLostError("a worker was lost, and another one runs its task")
 
 
-def _host(token: str, home: int) -> Host:
-    host = _hosts.get((token, home))
+def _host(token: str, number: int) -> Host:
+    host = _hosts.get((token, number))
     if host is None:
         raise HostLostError("a worker was lost, and with it its part of an exchange of changes")
     return host

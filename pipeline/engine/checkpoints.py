@@ -48,11 +48,11 @@ def require_counted(
         return
     seed, executor = secrets.randbits(SEED_BITS), problem.executor
     counted = [
-        executor.submit(_row_fingerprint, checks, block, seed, home=problem.block_home(number))
+        executor.submit(_row_fingerprint, checks, block, seed, process=problem.process_of_block(number))
         for number, block in enumerate(blocks)
     ]
     taken = [
-        executor.submit(_token_fingerprint, checks, local, shard, seed, home=problem.home(number))
+        executor.submit(_token_fingerprint, checks, local, shard, seed, process=problem.process_of(number))
         for number, (local, shard) in enumerate(zip(swept, problem.shards, strict=True))
     ]
     rows = executor.collect(counted)
@@ -61,7 +61,7 @@ def require_counted(
     if same and np.array_equal(totals, checks.global_state.topic):
         return
     executor.collect([
-        executor.submit(_compare, checks, local, shard, list(blocks), place, home=problem.home(number))
+        executor.submit(_compare, checks, local, shard, list(blocks), place, process=problem.process_of(number))
         for number, (local, shard, place) in enumerate(zip(swept, problem.shards, places, strict=True))
     ])  # fmt: skip
 
@@ -336,14 +336,14 @@ class RunCheckpointer(Checkpointer):
         blocks = []
         for number, bounds in enumerate(pairwise(problem.block_bounds)):
             block = (checkpoint, number, *bounds, parts[_rows(number)], checks)
-            blocks.append(submit(read_block, *block, home=problem.block_home(number)))
+            blocks.append(submit(read_block, *block, process=problem.process_of_block(number)))
         swept: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards) if self._locals else 0):
             local = (checkpoint, number, parts[_locals(number)], checks, problem.shards[number])
-            swept.append(submit(read_local, *local, problem.scratch.of(number), home=problem.home(number)))
+            swept.append(submit(read_local, *local, problem.scratch.of(number), process=problem.process_of(number)))
         if compare:
-            read = [submit(_is_read, block, home=problem.block_home(n)) for n, block in enumerate(blocks)]
-            read += [submit(_is_read, local, home=problem.home(n)) for n, local in enumerate(swept)]
+            read = [submit(_is_read, block, process=problem.process_of_block(n)) for n, block in enumerate(blocks)]
+            read += [submit(_is_read, local, process=problem.process_of(n)) for n, local in enumerate(swept)]
             self._executor.collect(read)
             places = [f"{checkpoint.folder.url}/{_locals(number)}" for number in range(len(swept))]
             require_counted(problem, checks, blocks, swept, places)

@@ -341,8 +341,8 @@ class FitSizes:
         """Bytes that leave the process that sends most in an iteration.
 
         In an exchange each process sends the changes of all other parts of the vocabulary to their owners, and the sum
-        of its part to all others. Otherwise the home of most blocks sends their rows to all others, for sweeps and for
-        scores.
+        of its part to all others. Otherwise the process with most blocks sends their rows to all others, for sweeps and
+        for scores.
         """
         footprint, processes = self.footprint, self.processes
         if footprint.change_share is None:
@@ -554,7 +554,7 @@ def _summed_over_tree(sizes: FitSizes) -> float:
     shards, moved = len(sizes.manifest.shards), 0.0
 
     def add(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-        # Each is (home, shards summed); the sum is made at the home of the right one.
+        # Each is (process, shards summed); the sum is made in the process of the right one.
         nonlocal moved
         moved += sent(left[1]) if left[0] != right[0] else 0.0
         return right[0], left[1] + right[1]
@@ -572,9 +572,9 @@ def _summed_over_tree(sizes: FitSizes) -> float:
                 group = add(tree.pop(), group)
             tree.append(group)
             group = None
-    # What remains is folded in at the home of each block.
-    for home, count in [*tree, *([group] if group else [])]:
-        away = sum(((block + 1) * processes - 1) // blocks != home for block in range(blocks)) / blocks
+    # What remains is folded in, in the process of each block.
+    for process, count in [*tree, *([group] if group else [])]:
+        away = sum(((block + 1) * processes - 1) // blocks != process for block in range(blocks)) / blocks
         moved += away * sent(count)
     return moved + (processes - 1) * footprint.shown * vocabulary
 

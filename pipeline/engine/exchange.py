@@ -79,14 +79,14 @@ class Exchange:
         given: GlobalState | list[Future[tasks.Block]] = [*state.blocks] if state.swept else problem.global_state
         local = [*state.swept]
         self._held: list[Future[exchange.Held]] = []
-        for home in range(self._homes):
-            numbers = self._shards(home)
+        for host in range(self._hosts):
+            numbers = self._shards(host)
             part = exchange.Part(
                 family,
                 problem.block_bounds,
                 tuple(numbers),
                 GROUP_SHARDS,
-                max(executor.workers // executor.homes, 1),
+                max(executor.workers // executor.processes, 1),
                 tuple(problem.scratch.of(number) for number in numbers),
                 problem.local_sweeps,
             )
@@ -94,9 +94,11 @@ class Exchange:
             heldout = [problem.heldout[number] for number in numbers] if problem.heldout else []
             warm = [problem.warm[number] for number in numbers] if problem.warm is not None and not local else []
             swept = [local[number] for number in numbers] if local else []
-            inputs: tuple[object, ...] = (self._token, home, links, part, shards, heldout, warm, given, swept)
-            self._held.append(executor.submit(exchange.join, *inputs, home=home))
-        placed = [executor.submit(tasks.is_there, held, home=home, strict=True) for home, held in enumerate(self._held)]
+            inputs: tuple[object, ...] = (self._token, host, links, part, shards, heldout, warm, given, swept)
+            self._held.append(executor.submit(exchange.join, *inputs, process=host))
+        placed = [
+            executor.submit(tasks.is_there, held, process=host, strict=True) for host, held in enumerate(self._held)
+        ]
         executor.collect(placed)
 
     @staticmethod
@@ -114,7 +116,7 @@ class Exchange:
         return None if links is None else Exchange(problem, state, links, cast(exchange.AnyExchanges, problem.family))
 
     @property
-    def _homes(self) -> int:
+    def _hosts(self) -> int:
         return len(self.links.addresses)
 
     @property
@@ -132,19 +134,21 @@ class Exchange:
         scored_sample, scored = problem.sample(state.iteration), scored and bool(problem.heldout)
         scoring = exchange.ScoreOrder(turn - 1, state.global_state, scored_sample) if scored else None
         order = exchange.Order(turn - 1, keep, state.global_state, stream, sample, scoring)
-        turned = submit(exchange.turn, token, order, len(problem.shards), home=exchange.LEAD, strict=True)
+        turned = submit(exchange.turn, token, order, len(problem.shards), process=exchange.LEAD, strict=True)
 
         def block(number: int) -> Future[tasks.Block]:
-            # All hosts have the block. A future at the home of the block's tasks avoids sending it there.
-            homes, home = self._present_homes(), problem.block_home(number)
-            home = home if home in homes else homes[number % len(homes)]
-            return submit(exchange.block_of, token, turn, number, home=home, strict=True)
+            # All hosts have the block. A future in the process of the block's tasks avoids sending it there.
+            present, process = self._present_processes(), problem.process_of_block(number)
+            process = process if process in present else present[number % len(present)]
+            return submit(exchange.block_of, token, turn, number, process=process, strict=True)
 
         def swept(number: int) -> Future[tasks.Swept]:
             # Other tasks would use a copy on another worker, which does not have later states.
-            host = self._home(number)
-            home = self._present_home(host)
-            return submit(exchange.swept_of, self._held[host], turn, number, home=home, strict=home is not None)
+            host = self._host_of(number)
+            process = self._present_process(host)
+            return submit(
+                exchange.swept_of, self._held[host], turn, number, process=process, strict=process is not None
+            )
 
         blocks = HeldParts(self, turn, len(problem.block_bounds) - 1, block)
         scores = self.scores(state, scored_sample, is_ordered=True) if scored else []
@@ -158,12 +162,12 @@ class Exchange:
         submit, has_pairs = self._problem.executor.submit, bool(self._problem.heldout)
         if not has_pairs:
             return []
-        return [submit(exchange.score, self._token, order, is_ordered, home=exchange.LEAD, strict=True)]
+        return [submit(exchange.score, self._token, order, is_ordered, process=exchange.LEAD, strict=True)]
 
     def ask(self, state: State, find: Callable[[AnyFamily, tasks.Block], list[T]]) -> Future[list[T]]:
         """Submit a question about the rows of a state, which each host answers for its part of the vocabulary."""
         question = exchange.Question(self.turn_of(state), find)
-        return self._problem.executor.submit(exchange.ask, self._token, question, home=exchange.LEAD, strict=True)
+        return self._problem.executor.submit(exchange.ask, self._token, question, process=exchange.LEAD, strict=True)
 
     def turn_of(self, state: State) -> int:
         """Return the number of a state on the hosts; 0 for the state with which the exchange began."""
@@ -177,22 +181,22 @@ class Exchange:
         """Abandon the exchange: no turn waits any longer, and hosts drop their states."""
         self._leave()
 
-    def _present_homes(self) -> list[int]:
-        """Return the present homes, as the executor numbers them, of all hosts that are not lost."""
-        homes = [home for home in map(self._present_home, range(self._homes)) if home is not None]
-        if not homes:
+    def _present_processes(self) -> list[int]:
+        """Return the worker processes, as the executor numbers them now, of all hosts that are not lost."""
+        present = [process for process in map(self._present_process, range(self._hosts)) if process is not None]
+        if not present:
             raise exchange.HostLostError("all workers of an exchange of changes were lost")
-        return sorted(homes)
+        return sorted(present)
 
-    def _present_home(self, host: int) -> int | None:
-        """Return the present home, as the executor numbers it, of a host; None if the host is lost."""
+    def _present_process(self, host: int) -> int | None:
+        """Return the worker process of a host, as the executor numbers it now; None if the host is lost."""
         links, address = self._problem.executor.links(), self.links.addresses[host]
         return links.addresses.index(address) if links is not None and address in links.addresses else None
 
-    def _home(self, shard: int) -> int:
-        return shard * self._homes // len(self._problem.shards)
+    def _host_of(self, shard: int) -> int:
+        return shard * self._hosts // len(self._problem.shards)
 
-    def _shards(self, home: int) -> range:
+    def _shards(self, host: int) -> range:
         """Return the numbers of a host's shards."""
         shards = len(self._problem.shards)
-        return range(-(-home * shards // self._homes), -(-(home + 1) * shards // self._homes))
+        return range(-(-host * shards // self._hosts), -(-(host + 1) * shards // self._hosts))

@@ -138,7 +138,7 @@ class BlockRows:
     swept: list[Future[tasks.Block]] = field(default_factory=list)  # Those that sweeps see; empty where none follows
     # Those that score held-out tokens; empty where scores are not due
     scored: list[Future[tasks.Block]] = field(default_factory=list)
-    # Tasks that move the rows to other homes; a reference to each is stored, because Dask drops tasks without one.
+    # Tasks that move the rows to other processes; a reference to each is stored, because Dask drops tasks without one.
     prefetched: list[Future[None]] = field(default_factory=list)
 
 
@@ -364,7 +364,7 @@ class Fit:
                 return rows, self._progress_of(before, statistics, figures, seconds)
 
     def _submit_rows(self, blocks: Sequence[Future[tasks.Block]], due: Due) -> BlockRows:
-        """Submit the rows of blocks for their uses, and the tasks by which they come to other homes.
+        """Submit the rows of blocks for their uses, and the tasks that fetch them to other processes.
 
         A worker fetches the rows that a task needs before it runs the task. These tasks let it do so while the driver
         still updates the global state, before scores and sweeps are submitted.
@@ -372,17 +372,22 @@ class Fit:
         problem, executor = self.problem, self.problem.executor
         if isinstance(blocks, HeldParts):
             return BlockRows()
-        homes = [problem.block_home(number) for number in range(len(blocks))]
+        processes = [problem.process_of_block(number) for number in range(len(blocks))]
 
         def submit(task: Callable[[tasks.Block], tasks.Block]) -> list[Future[tasks.Block]]:
-            return [executor.submit(task, block, home=home) for block, home in zip(blocks, homes, strict=True)]
+            return [
+                executor.submit(task, block, process=process) for block, process in zip(blocks, processes, strict=True)
+            ]
 
         scored = submit(tasks.scored_rows) if due.scored and problem.heldout else []
         swept = submit(tasks.swept_rows) if due.swept else []
-        shard_homes = sorted({problem.home(number) for number in range(len(problem.shards))})
-        others = [home for home in shard_homes if {home} != set(homes)]
+        shard_processes = sorted({problem.process_of(number) for number in range(len(problem.shards))})
+        others = [process for process in shard_processes if {process} != set(processes)]
         prefetched = [
-            executor.submit(tasks.prefetch, rows, home=home) for rows in (scored, swept) if rows for home in others
+            executor.submit(tasks.prefetch, rows, process=process)
+            for rows in (scored, swept)
+            if rows
+            for process in others
         ]
         return BlockRows(swept, scored, prefetched)
 
@@ -443,21 +448,21 @@ class Fit:
         swept: list[Future[tasks.Swept]] = []
         unsummed: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards)):
-            result, home = self._submit_sweep(number, shown, stream, sample), problem.home(number)
-            swept.append(executor.submit(tasks.without_delta, result, home=home))
+            result, process = self._submit_sweep(number, shown, stream, sample), problem.process_of(number)
+            swept.append(executor.submit(tasks.without_delta, result, process=process))
             if is_unsummed:
                 unsummed.append(result)
                 continue
-            # Only the first delta of a group may be added at the home of another shard, so that the others need no
+            # Only the first delta of a group may be added in the process of another shard, so that the others need no
             # task.
             picks = parts[0] is not None or number % GROUP_SHARDS == 0
             for total, part in zip(sums, parts, strict=True):
-                total.add(self._picked([result], number, part)[0] if picks else result, home)
+                total.add(self._picked([result], number, part)[0] if picks else result, process)
         folded = []
         for number, (block, total, part) in enumerate(zip(self.state.blocks, sums, parts, strict=True)):
             deltas = self._picked(unsummed, 0, part) if is_unsummed else total.remaining
             inputs = (problem.family, block, deltas, self.state.global_state)
-            folded.append(executor.submit(tasks.fold, *inputs, home=problem.block_home(number)))
+            folded.append(executor.submit(tasks.fold, *inputs, process=problem.process_of_block(number)))
         return swept, folded
 
     def _submit_sweep(
@@ -467,25 +472,25 @@ class Fit:
         problem, state = self.problem, self.state
         shard = (problem.family, problem.shards[number])
         inputs = (problem.scratch.of(number), shown, state.global_state, stream)
-        submit, home = problem.executor.submit, problem.home(number)
+        submit, process = problem.executor.submit, problem.process_of(number)
         if state.swept:
             last = (problem.local_sweeps, sample)
-            return submit(tasks.sweep, *shard, state.swept[number], *inputs, *last, home=home)
+            return submit(tasks.sweep, *shard, state.swept[number], *inputs, *last, process=process)
         known = None if problem.warm is None else problem.warm[number]
-        return submit(tasks.start, *shard, *inputs, known, sample, home=home)
+        return submit(tasks.start, *shard, *inputs, known, sample, process=process)
 
     def _picked(
         self, swept: list[Future[tasks.Swept]], first: int, part: BlockPart
     ) -> list[Future[tasks.Swept]] | list[Future[Delta]]:
         """Return the deltas of swept shards, the first of which is number `first`.
 
-        The parts that a block needs are taken out at the shards' homes, if the block may live elsewhere.
+        The parts that a block needs are taken out in the shards' processes, if the block may be elsewhere.
         """
         executor = self.problem.executor
-        if part is None and executor.homes == 1:
+        if part is None and executor.processes == 1:
             return swept
         return [
-            executor.submit(tasks.delta_part, result, part, home=self.problem.home(first + offset))
+            executor.submit(tasks.delta_part, result, part, process=self.problem.process_of(first + offset))
             for offset, result in enumerate(swept)
         ]
 
@@ -512,11 +517,11 @@ class Fit:
         problem, executor, state = self.problem, self.problem.executor, self.state
         if isinstance(state.blocks, HeldParts):
             return state.blocks.exchange.scores(state, problem.sample(state.iteration))
-        threads = max(executor.workers // executor.homes, 1)
+        threads = max(executor.workers // executor.processes, 1)
         groups: dict[tuple[int, int], list[int]] = {}
         for number in range(len(problem.heldout)):
-            thread = number if executor.homes == 1 else number % threads
-            groups.setdefault((problem.home(number), thread), []).append(number)
+            thread = number if executor.processes == 1 else number % threads
+            groups.setdefault((problem.process_of(number), thread), []).append(number)
         return [
             executor.submit(
                 tasks.score,
@@ -526,9 +531,9 @@ class Fit:
                 scored,
                 state.global_state,
                 problem.sample(state.iteration),
-                home=home,
+                process=process,
             )
-            for (home, _), numbers in groups.items()
+            for (process, _), numbers in groups.items()
         ]
 
     def _submit_words(
@@ -636,28 +641,28 @@ class _Sums:
     """Sums of deltas in a fixed order, submitted as the deltas arrive, so that few deltas wait at a time.
 
     The deltas of a group of neighbouring shards are added one after another, and the groups' sums in pairs, along a
-    tree. A task adds all deltas of a group that may wait at the same time. If a group continues at another home, its
-    sum so far arrives there last, and one task adds all deltas of that home to it.
+    tree. A task adds all deltas of a group that may wait at the same time. If a group continues in another process, its
+    sum so far arrives there last, and one task adds all deltas of that process to it.
     """
 
     def __init__(self, executor: Executor, waiting: int = 1) -> None:
         self._executor, self._most_waiting, self._count = executor, waiting, 0
         self._group: Summand | None = None
-        self._home = 0  # of the group's sum
-        self._from_elsewhere = False  # whether the sum is from another home
-        self._waiting: list[Summand] = []  # deltas at the home of the group's sum
+        self._process = 0  # of the group's sum
+        self._from_elsewhere = False  # whether the sum is from another process
+        self._waiting: list[Summand] = []  # deltas in the process of the group's sum
         self._tree: list[tuple[int, Summand]] = []  # (height, sum) from left to right
 
-    def add(self, delta: Summand, home: int) -> None:
-        """Add the next shard's delta at its home; a sum moves once from one home to the next."""
+    def add(self, delta: Summand, process: int) -> None:
+        """Add the next shard's delta in its process; a sum moves once from one process to the next."""
         self._count += 1
         if self._group is None:
-            self._group, self._home, self._from_elsewhere = delta, home, False
-        elif home != self._home:
+            self._group, self._process, self._from_elsewhere = delta, process, False
+        elif process != self._process:
             self._add_waiting()
-            # A worker fetches a task's inputs once all exist. A separate task moves the sum while this home sweeps.
-            self._group = self._executor.submit(tasks.received, self._group, home=home)
-            self._waiting, self._home, self._from_elsewhere = [delta], home, True
+            # A worker fetches a task's inputs once all exist. A separate task moves the sum while this process sweeps.
+            self._group = self._executor.submit(tasks.received, self._group, process=process)
+            self._waiting, self._process, self._from_elsewhere = [delta], process, True
         else:
             self._waiting.append(delta)
         if len(self._waiting) >= self._most_waiting and not self._from_elsewhere:
@@ -667,16 +672,16 @@ class _Sums:
         self._add_waiting()
         height, group, self._group = 0, self._group, None
         while self._tree and self._tree[-1][0] == height:
-            group, height = self._sum([self._tree.pop()[1], group], home), height + 1
+            group, height = self._sum([self._tree.pop()[1], group], process), height + 1
         self._tree.append((height, group))
 
     def _add_waiting(self) -> None:
         """Add the deltas that wait to the group's sum."""
         if self._group is not None and self._waiting:
-            self._group, self._waiting = self._sum([self._group, *self._waiting], self._home), []
+            self._group, self._waiting = self._sum([self._group, *self._waiting], self._process), []
 
-    def _sum(self, summands: list[Summand], home: int) -> Future[Delta]:
-        return self._executor.submit(tasks.add, summands, home=home)
+    def _sum(self, summands: list[Summand], process: int) -> Future[Delta]:
+        return self._executor.submit(tasks.add, summands, process=process)
 
     @property
     def remaining(self) -> list[Summand]:
@@ -714,7 +719,7 @@ def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, D
             [*state.blocks],
             state.global_state,
             stream,
-            home=problem.home(number),
+            process=problem.process_of(number),
         )
         for number in sorted(minibatch)
     ]
@@ -722,8 +727,10 @@ def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, D
     blocks = []
     for number, (block, bounds) in enumerate(zip(state.blocks, pairwise(problem.block_bounds), strict=True)):
         parts = [executor.submit(tasks.word_range, delta, *bounds) for delta in deltas]
-        home = problem.block_home(number)
-        blocks.append(executor.submit(tasks.blend, problem.family, block, parts, rest, state.global_state, home=home))
+        process = problem.process_of_block(number)
+        blocks.append(
+            executor.submit(tasks.blend, problem.family, block, parts, rest, state.global_state, process=process)
+        )
     statistics, *folded = executor.collect([rest, *(executor.submit(tasks.block_sums, block) for block in blocks)])
     for part in folded:
         statistics = statistics + part

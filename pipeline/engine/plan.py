@@ -351,8 +351,8 @@ def cluster_place(scheduler: Scheduler, executor: Executor, memory: str | int | 
     """Return the place of a cluster on other machines."""
     # Beyond their limit, workers are killed, whatever the option says.
     limit = min(math.inf if memory is None else parse_size(memory), executor.memory or math.inf)
-    threads = max(executor.workers // executor.homes, 1)
-    return Place(str(scheduler), executor.homes, threads, float(limit), scratch or tempfile.gettempdir())
+    threads = max(executor.workers // executor.processes, 1)
+    return Place(str(scheduler), executor.processes, threads, float(limit), scratch or tempfile.gettempdir())
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def usage(executor: Executor, iterations: int) -> Event:
         moved = executor.moved()
     except CollapsiumError:
         return {}
-    has_driver = executor.homes > 1 or executor.dashboard is not None
+    has_driver = executor.processes > 1 or executor.dashboard is not None
     return {
         "moved_bytes": moved,
         # The start is an iteration too.
@@ -280,7 +280,7 @@ class ActiveRun:
                 self._stop_reason = progress.stop_reason
                 if progress.flat:
                     self._report_flat(progress)
-                if limits.local_sweeps == AUTO and problem.executor.homes > 1:
+                if limits.local_sweeps == AUTO and problem.executor.processes > 1:
                     self._suggest_local_sweeps(progress, problem.executor)
                 reached = time.perf_counter()
             self._finish(problem, checkpointer, reached)
@@ -316,7 +316,7 @@ class ActiveRun:
         self._exchanging += progress.seconds["reduce"] + progress.seconds["wait"]
         if progress.iteration == SUGGESTED_AFTER:
             measured = SUGGESTED_AFTER - 1
-            advice = exchange_advice(self._sweeping / measured, self._exchanging / measured, executor.homes)
+            advice = exchange_advice(self._sweeping / measured, self._exchanging / measured, executor.processes)
             if advice:
                 self._log.notice(f"{advice}; this fit continues unchanged")
 

@@ -50,10 +50,10 @@ def waiting_deltas(words: int, footprint: Footprint) -> int:
     return min(max(int(WAITING_BYTES // max(words * footprint.delta, 1)), 1), MOST_WAITING)
 
 
-def most_from_elsewhere(shards: int, homes: int) -> int:
-    """Return the largest number of deltas of a home that wait for their group's sum to arrive from the home before."""
-    # Home h begins with shard ceil(h shards / homes); see `Problem.home`.
-    firsts = [-(-home * shards // homes) for home in range(1, homes + 1)]
+def most_from_elsewhere(shards: int, processes: int) -> int:
+    """Return the most deltas of a process that wait for the sum of their group from the process before."""
+    # Process p begins with shard ceil(p shards / processes); see `Problem.process_of`.
+    firsts = [-(-process * shards // processes) for process in range(1, processes + 1)]
     waiting = (min(-first % GROUP_SHARDS, after - first) for first, after in pairwise(firsts))
     return max(waiting, default=0)
 
@@ -98,19 +98,19 @@ class Problem:
         if self.load is not None:
             self.shards[:], self.heldout[:] = self.load()
 
-    def home(self, shard: int) -> int:
-        """Return the home of a shard; neighbours share one, because their deltas are added first."""
-        return shard * self.executor.homes // len(self.shards)
+    def process_of(self, shard: int) -> int:
+        """Return the worker process of a shard; neighbours share one, because their deltas are added first."""
+        return shard * self.executor.processes // len(self.shards)
 
-    def block_home(self, block: int) -> int:
-        """Return the home of a block of the vocabulary; a single block lives where the sum of all deltas is made."""
-        return ((block + 1) * self.executor.homes - 1) // (len(self.block_bounds) - 1)
+    def process_of_block(self, block: int) -> int:
+        """Return the worker process of a block of the vocabulary; a single one is where all deltas are summed."""
+        return ((block + 1) * self.executor.processes - 1) // (len(self.block_bounds) - 1)
 
     def initial_state(self, iteration: int = -1) -> State:
         """Return the state before any document was swept."""
         blocks = [
             self.executor.submit(
-                tasks.empty_block, self.family, *bounds, self.global_state, home=self.block_home(number)
+                tasks.empty_block, self.family, *bounds, self.global_state, process=self.process_of_block(number)
             )
             for number, bounds in enumerate(pairwise(self.block_bounds))
         ]
@@ -131,7 +131,7 @@ class Problem:
                 [*state.blocks],
                 state.global_state,
                 stream,
-                home=self.home(number),
+                process=self.process_of(number),
             )
             for number, shard in enumerate(self.shards)
         ]

@@ -134,17 +134,17 @@ class TopicSnapshots:
     def _submit(
         self, state: State, ids: Sequence[int], scored: Sequence[Future[Block]] = ()
     ) -> list[Future[list[TopWords]]]:
-        """Submit the fetching of the top words of some topics, a task per block, or more where other homes have it too.
+        """Submit the fetching of the top words of some topics, a task per block, or more if others have it too.
 
         The rows that score tokens are the finished model's. Hosts of an exchange read their parts of the vocabulary.
         """
-        problem, homes = self._problem, self._problem.executor.homes
+        problem, processes = self._problem, self._problem.executor.processes
         self._fetched, distinct = state.iteration, list(dict.fromkeys(ids))
         if isinstance(state.blocks, HeldParts):
             find = partial(top_words, global_state=state.global_state, ids=distinct, count=WORDS)
             return [state.blocks.exchange.ask(state, find)]
         cells = problem.block_bounds[-1] * len(distinct) // len(state.blocks)
-        parts = max(min(homes // len(state.blocks), cells // TASK_CELLS), 1) if scored else 1
+        parts = max(min(processes // len(state.blocks), cells // TASK_CELLS), 1) if scored else 1
         return [
             problem.executor.submit(
                 top_words,
@@ -154,7 +154,7 @@ class TopicSnapshots:
                 distinct,
                 WORDS,
                 (part, parts),
-                home=(problem.block_home(number) + part) % homes,
+                process=(problem.process_of_block(number) + part) % processes,
             )
             for number, block in enumerate(scored or state.blocks)
             for part in range(parts)

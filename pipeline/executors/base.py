@@ -48,7 +48,7 @@ class Executor(Protocol):
         """Number of tasks that can run at the same time."""
 
     @property
-    def homes(self) -> int:
+    def processes(self) -> int:
         """Number of worker processes, in whose memory data can live."""
 
     @property
@@ -56,9 +56,9 @@ class Executor(Protocol):
         """Address of the dashboard; None without one."""
 
     def submit(
-        self, function: Callable[..., T], *args: object, home: int | None = None, strict: bool = False
+        self, function: Callable[..., T], *args: object, process: int | None = None, strict: bool = False
     ) -> Future[T]:
-        """Run a task, preferably in process `home`, or only there if `strict`; arguments may be (lists of) futures."""
+        """Run a task, preferably in a worker process, only there if `strict`; arguments may be (lists of) futures."""
 
     def collect(self, futures: Sequence[Future[T]], links: Links | None = None) -> list[T]:
         """Wait for results and return them in order; an exception of a task is raised.
@@ -190,7 +190,7 @@ class _Done(Future[T]):
 class ProcessExecutor:
     """Base class of executors whose tasks all run in this process."""
 
-    homes = 1
+    processes = 1
     dashboard = None
     memory = None
     keeps_history = False
@@ -237,7 +237,7 @@ class SerialExecutor(ProcessExecutor):
         self,
         function: Callable[..., T],
         *args: object,
-        home: int | None = None,  # noqa: ARG002
+        process: int | None = None,  # noqa: ARG002
         strict: bool = False,  # noqa: ARG002
     ) -> Future[T]:
         """Run a task at once."""

@@ -166,7 +166,7 @@ class DaskExecutor:
         return max(self._members.threads, 1)
 
     @property
-    def homes(self) -> int:
+    def processes(self) -> int:
         """Number of worker processes."""
         return max(len(self._members.addresses), 1)
 
@@ -215,9 +215,9 @@ class DaskExecutor:
             self._watch.notice(f"the dashboard shows nothing of the run ({first_line(error)})")
 
     def submit(
-        self, function: Callable[..., T], *args: object, home: int | None = None, strict: bool = False
+        self, function: Callable[..., T], *args: object, process: int | None = None, strict: bool = False
     ) -> Future[T]:
-        """Submit a task, preferably to worker process `home`; others may run it if that one is lost.
+        """Submit a task, preferably to one worker process; others may run it if that one is lost.
 
         With `strict` only that process may run it; otherwise a scheduler that steals work may move it at any time.
         """
@@ -228,7 +228,7 @@ class DaskExecutor:
             # Priorities are times, so that fits on one scheduler take turns; counters would put the latest fit first.
             self._priority = priority = max(time.time(), self._priority + SUBMISSION_SECONDS)
         name, addresses = function.__name__.replace("_", "-"), self._members.addresses
-        workers = None if home is None or not addresses else [addresses[home % len(addresses)]]
+        workers = None if process is None or not addresses else [addresses[process % len(addresses)]]
         key = f"{name}-{self._token}-{number}"
         # Tasks run in the order of submission; otherwise Dask would run all sweeps before it adds their deltas.
         with cluster_errors():

@@ -32,9 +32,9 @@ class DaskLinks:
 
     addresses: tuple[str, ...]  # Address of each host
 
-    def is_at(self, home: int) -> bool:
+    def is_at(self, host: int) -> bool:
         """Return whether the worker that runs this task is a host."""
-        return bool(distributed.get_worker().address == self.addresses[home])
+        return bool(distributed.get_worker().address == self.addresses[host])
 
     def open(self) -> exchange.Send:
         """Begin to receive messages in the worker that runs this task; return the function that sends messages."""
@@ -43,7 +43,7 @@ class DaskLinks:
 
         def send(message: exchange.Message) -> Future[None]:
             _sent[worker.address] += sum(map(len, message.parts))
-            sending = _send(worker, self.addresses[message.home], message)
+            sending = _send(worker, self.addresses[message.receiver], message)
             return asyncio.run_coroutine_threadsafe(sending, worker.loop.asyncio_loop)
 
         return send
@@ -95,8 +95,8 @@ async def _send(worker: distributed.Worker, address: str, message: exchange.Mess
 
 
 async def _receive(fields: Fields) -> None:
-    token, home, turn, kind, sender, number, parts = fields
-    exchange.deliver(exchange.Message(token, home, turn, exchange.Kind(kind), sender, number, parts))
+    token, receiver, turn, kind, sender, number, parts = fields
+    exchange.deliver(exchange.Message(token, receiver, turn, exchange.Kind(kind), sender, number, parts))
 
 
 def sent_by(worker: distributed.Worker) -> int:

@@ -1,7 +1,7 @@
 """Workers of a Dask cluster that run a driver's tasks; on adaptive clusters they join and leave during a fit.
 
 The versions of a worker that joins are compared with the driver's, and the worker is prepared, both in the background,
-before it becomes the home of shards.
+before it gets shards.
 """
 
 from __future__ import annotations

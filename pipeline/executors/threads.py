@@ -85,7 +85,7 @@ class ThreadExecutor(ProcessExecutor):
         self,
         function: Callable[..., T],
         *args: object,
-        home: int | None = None,  # noqa: ARG002
+        process: int | None = None,  # noqa: ARG002
         strict: bool = False,  # noqa: ARG002
     ) -> Future[T]:
         """Submit a task; it is not run if its future is dropped before it begins."""

@@ -137,9 +137,9 @@ def live(base, seed):
         assert fate.session < SESSIONS, "it does not come to an end"
         continues = begins_at_checkpoint(RUN) if "/store/run/run.json" in FaultyFileSystem.store else None
         FaultyFileSystem.fate = fate
-        homes = 1 + int(fate.draw("homes", fate.session) * 4)
+        processes = 1 + int(fate.draw("homes", fate.session) * 4)
         every = 1 + int(fate.draw("every", fate.session) * 5)
-        cluster = SimulatedExecutor(fate, homes)
+        cluster = SimulatedExecutor(fate, processes)
         opened = mock.patch("collapsium.pipeline.engine.plan.open_executor", return_value=cluster)
         try:
             with unhurried(), opened:

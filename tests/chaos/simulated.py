@@ -19,8 +19,8 @@ MOST = 3  # workers that may die at a task before it is given up, as Dask does
 class Future:
     """A task and a placeholder for its result, which remembers the arguments."""
 
-    def __init__(self, number, function, args, home):
-        self.number, self.function, self.args, self.home = number, function, args, home
+    def __init__(self, number, function, args, process):
+        self.number, self.function, self.args, self.process = number, function, args, process
         self.worker = self.value = self.error = None
         self.deaths = 0
 
@@ -87,10 +87,10 @@ class SimulatedExecutor:
     memory = None
     keeps_history = True
 
-    def __init__(self, fate, homes):
-        self.fate, self.workers, self.homes = fate, homes, homes
+    def __init__(self, fate, processes):
+        self.fate, self.workers, self.processes = fate, processes, processes
         self._names = count()
-        self._alive = [next(self._names) for _ in range(homes)]
+        self._alive = [next(self._names) for _ in range(processes)]
         self._waiting = []  # weak: what nobody holds any more is not run
         self._submitted = self._steps = 0
         self._lost = False  # the scheduler, and all that it knew
@@ -104,10 +104,10 @@ class SimulatedExecutor:
     def tell(self, function, *args):
         """Require that workers hold only results."""
 
-    def submit(self, function, *args, home=None, strict=False):
+    def submit(self, function, *args, process=None, strict=False):
         self._step("submit")
         self._submitted += 1
-        future = Future(self._submitted, function, args, home)
+        future = Future(self._submitted, function, args, process)
         if self._lost:
             future.error = ClusterError("the scheduler is gone")
         self._waiting.append(weakref.ref(future))
@@ -176,8 +176,12 @@ class SimulatedExecutor:
     def _run(self, future):
         if future is None:
             return
-        at_home = future.home is not None and self.fate.draw("home", self._steps) < 0.8
-        place = future.home % self.homes if at_home else int(self.fate.draw("place", self._steps) * self.homes)
+        is_preferred = future.process is not None and self.fate.draw("home", self._steps) < 0.8
+        place = (
+            future.process % self.processes
+            if is_preferred
+            else int(self.fate.draw("place", self._steps) * self.processes)
+        )
         worker, name = self._alive[place], future.function.__name__
         if self.fate.happens("task", 0.05, name, self._steps):  # it takes the worker with it
             self._lose(worker)
@@ -223,7 +227,7 @@ class SimulatedExecutor:
         if self.fate.happens("gone", 0.3, self._steps):
             raise ClusterGoneError(f"the cluster cannot be reached again after: {error}")
         self._lost = False
-        self._alive = [next(self._names) for _ in range(self.homes)]
+        self._alive = [next(self._names) for _ in range(self.processes)]
         self._waiting = []
 
     def close(self):

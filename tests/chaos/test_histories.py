@@ -74,7 +74,7 @@ def test_the_simulated_cluster__gives_what_the_tasks_give():
     executor = SimulatedExecutor(Quiet(lose=1.0, duplicate=1.0), 3)
     futures = [executor.submit(make, [number]) for number in range(20)]
     for _ in range(3):
-        futures = [executor.submit(double, future, home=number) for number, future in enumerate(futures)]
+        futures = [executor.submit(double, future, process=number) for number, future in enumerate(futures)]
     found = executor.collect(futures)
     assert [float(row[0]) for row in found] == [8.0 * number for number in range(20)]
     assert executor.fate.faults

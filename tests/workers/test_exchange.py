@@ -32,10 +32,10 @@ LATE = 0.005
 class Near:
     """The ways between hosts of this process; messages of one are lost, or come late and twice."""
 
-    def __init__(self, homes, lost=None, slow=None):
-        self.addresses, self._lost, self._slow = tuple(map(str, range(homes))), lost, slow
+    def __init__(self, hosts, lost=None, slow=None):
+        self.addresses, self._lost, self._slow = tuple(map(str, range(hosts))), lost, slow
 
-    def is_at(self, home):
+    def is_at(self, host):
         return True
 
     def open(self):
@@ -67,9 +67,9 @@ def deliver_if_there(message):
 class Hosts(ThreadExecutor):
     """Threads that are hosts."""
 
-    def __init__(self, homes, lost=None, slow=None):
+    def __init__(self, hosts, lost=None, slow=None):
         super().__init__(8)
-        self.ways = Near(homes, lost, slow)
+        self.ways = Near(hosts, lost, slow)
 
     def links(self):
         return self.ways
@@ -78,9 +78,9 @@ class Hosts(ThreadExecutor):
         function(*args)
 
 
-def states(small, executor, options, family="lda", homes=()):
+def states(small, executor, options, family="lda", hosts=()):
     """The bits of a fit's states and what they report; there are other hosts after each iteration, if any are named."""
-    homes, moves = list(homes), bool(homes)
+    hosts, moves = list(hosts), bool(hosts)
     try:
         problem = problem_of(small[0], family, options, executor=executor, iterations=ITERATIONS)
         pairs = align(documents_of(Corpus(small[0])), Corpus(small[1]), str(small[0]))
@@ -98,8 +98,8 @@ def states(small, executor, options, family="lda", homes=()):
             assert (progress.score is None) == (not progress.words) == (state.iteration == 0)
             found.append((bits, progress.change, progress.figures, progress.score, progress.words))
             del state
-            if homes:
-                executor.ways = Near(homes.pop(0))
+            if hosts:
+                executor.ways = Near(hosts.pop(0))
         return found
     finally:
         executor.close()
@@ -116,13 +116,13 @@ def states(small, executor, options, family="lda", homes=()):
 )
 def test_hosts__make_the_bits_of_one_process(small, family, options):
     alone = states(small, ThreadExecutor(1), options, family)
-    for homes in (1, 3, 7):  # the last more than there are shards
-        assert states(small, Hosts(homes), options, family) == alone
+    for hosts in (1, 3, 7):  # the last more than there are shards
+        assert states(small, Hosts(hosts), options, family) == alone
 
 
 def test_hosts_that_join_and_leave__take_over_what_others_hold(small):
     alone = states(small, ThreadExecutor(1), {"topics": 4})
-    assert states(small, Hosts(2), {"topics": 4}, homes=[4, 1, 3]) == alone
+    assert states(small, Hosts(2), {"topics": 4}, hosts=[4, 1, 3]) == alone
 
 
 @pytest.mark.parametrize("slow", [0, 1], ids=["the lead", "another"])

@@ -140,19 +140,19 @@ class LoadedCorpus:
         return load
 
     def _read(self) -> tuple[Shards, Shards]:
-        """Read all shards at their homes, so that an error in them comes before a run is made."""
+        """Read each shard in its process, so that an error in them comes before a run is made."""
         executor, references = self._executor, self._request.corpus.references
         reserve = 0.0 if self._summary.stochastic else self._footprint.pair
         model = make_family(self._request.family, self._request.config)
         packed = None if self._design is None else self._design.packed
-        homes = [number * executor.homes // len(references) for number in range(len(references))]
+        processes = [number * executor.processes // len(references) for number in range(len(references))]
         shards = [
-            executor.submit(load_shard, reference, self._scratch.of(number), reserve, model, packed, home=home)
-            for number, (reference, home) in enumerate(zip(references, homes, strict=True))
+            executor.submit(load_shard, reference, self._scratch.of(number), reserve, model, packed, process=process)
+            for number, (reference, process) in enumerate(zip(references, processes, strict=True))
         ]
         held = [
-            executor.submit(load_heldout, reference, self._scratch.of(number), model, home=home)
-            for number, (reference, home) in enumerate(zip(self._heldouts, homes, strict=False))
+            executor.submit(load_heldout, reference, self._scratch.of(number), model, process=process)
+            for number, (reference, process) in enumerate(zip(self._heldouts, processes, strict=False))
         ]
         executor.collect([executor.submit(count_tokens, shard) for shard in (*shards, *held)])
         return shards, held

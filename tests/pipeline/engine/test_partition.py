@@ -43,13 +43,13 @@ def test_waiting_deltas__take_bounded_memory(words, delta):
 
 
 @given(st.integers(1, 100), st.integers(1, 9))
-def test_deltas_from_elsewhere__match_a_group_that_began_at_another_home(shards, homes):
-    home_of, group = [number * homes // shards for number in range(shards)], GROUP_SHARDS
+def test_deltas_from_elsewhere__match_a_group_that_began_in_another_process(shards, processes):
+    process_of, group = [number * processes // shards for number in range(shards)], GROUP_SHARDS
     waiting = [
-        sum(home_of[number // group * group] != home_of[number] == home for number in range(shards))
-        for home in range(homes)
+        sum(process_of[number // group * group] != process_of[number] == process for number in range(shards))
+        for process in range(processes)
     ]
-    assert most_from_elsewhere(shards, homes) == max(waiting)
+    assert most_from_elsewhere(shards, processes) == max(waiting)
 
 
 def test_block_bounds__leave_a_small_vocabulary_whole():

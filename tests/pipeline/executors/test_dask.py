@@ -93,8 +93,8 @@ def test_a_scheduler_that_steals_work__leaves_strict_tasks_where_they_belong(clu
     """The other worker is idle meanwhile, and would take most of the tasks."""
     executor = open_executor(clusters(2))
     try:
-        first = executor.collect([executor.submit(_pid, 0.0, home=1)])
-        tasks = [executor.submit(_pid, 0.02, home=1, strict=True) for _ in range(40)]
+        first = executor.collect([executor.submit(_pid, 0.0, process=1)])
+        tasks = [executor.submit(_pid, 0.02, process=1, strict=True) for _ in range(40)]
         assert set(executor.collect(tasks)) == set(first)
     finally:
         executor.close()

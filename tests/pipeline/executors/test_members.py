@@ -1,4 +1,4 @@
-"""Workers that join and leave: which become homes of shards, and which versions are refused."""
+"""Workers that join and leave: which get shards, and which versions are refused."""
 
 import pytest
 from distributed.versions import get_versions

@@ -39,8 +39,8 @@ def test_tasks__run_on_workers_with_the_required_resources_alone(cluster):
     with dask.config.set({"collapsium.resources": {"topics": 1}, "collapsium.workers": 1}):
         executor = reach_cluster(ClientOrCluster(cluster), None)
         try:
-            assert executor.homes == 1
-            assert executor.collect([executor.submit(worker_name, n, home=n) for n in range(4)]) == [0] * 4
+            assert executor.processes == 1
+            assert executor.collect([executor.submit(worker_name, n, process=n) for n in range(4)]) == [0] * 4
             assert executor.everywhere(pid_of, None) == [os.getpid()]
         finally:
             executor.close()

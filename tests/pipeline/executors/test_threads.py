@@ -102,7 +102,7 @@ def submitted(executor, graph):
     futures = []
     for number, (alone, several, fails) in enumerate(graph):
         taken = [futures[task] for task in several], *(futures[task] for task in alone)
-        futures.append(executor.submit(combine, number, fails, *taken, home=number % 3))
+        futures.append(executor.submit(combine, number, fails, *taken, process=number % 3))
     return futures
 
 
@@ -209,8 +209,8 @@ def test_threads__are_as_many_as_requested_and_all_of_them_work(opened, threads)
 
 def test_executor__is_one_place_in_which_nothing_moves(opened):
     executor = opened(3)
-    assert (executor.homes, executor.dashboard, executor.memory) == (1, None, None)
-    in_time(executor.collect, [executor.submit(bytes, 1000, home=0)])
+    assert (executor.processes, executor.dashboard, executor.memory) == (1, None, None)
+    in_time(executor.collect, [executor.submit(bytes, 1000, process=0)])
     assert executor.moved() == 0
     calls = []
     assert executor.everywhere(lambda *args: calls.append(args) or len(calls), 1, "a") == [1]

@@ -21,7 +21,7 @@ class Writing:
     def __init__(self):
         self.added = 0
 
-    def submit(self, function, given_deltas, home=None):
+    def submit(self, function, given_deltas, process=None):
         assert function is tasks.add
         assert len(given_deltas) == 2
         self.added += 1
@@ -61,36 +61,36 @@ def test_sums__leave_few_to_wait(count):
 
 
 class Folding:
-    """Writes down additions from left to right, and the home of each."""
+    """Writes down additions from left to right, and the process of each."""
 
     def __init__(self):
-        self.homes = []
+        self.processes = []
 
-    def submit(self, task, deltas, home):
+    def submit(self, task, deltas, process):
         if task is tasks.received:
             return deltas
-        self.homes.append(home)
+        self.processes.append(process)
         return functools.reduce(lambda left, right: (left, right), deltas)
 
 
 @given(st.lists(st.integers(0, 3), max_size=80), st.integers(0, 2), st.integers(1, GROUP_SHARDS))
-def test_sums__are_the_same_wherever_shards_have_their_homes_and_however_many_wait(homes, looks, waiting):
+def test_sums__are_the_same_whatever_the_processes_of_shards_and_however_many_wait(processes, looks, waiting):
     sums, executor = _Sums(folding := Folding(), waiting), Folding()
     alone = _Sums(executor)
-    for number, home in enumerate(homes):
-        sums.add(number, home)
+    for number, process in enumerate(processes):
+        sums.add(number, process)
         alone.add(number, 0)
         if number < looks:
             assert sums.remaining == alone.remaining
     assert sums.remaining == alone.remaining
-    assert len(folding.homes) <= len(executor.homes)
+    assert len(folding.processes) <= len(executor.processes)
 
 
 def test_sums_for_another_host__are_added_there_in_one_task():
     sums = _Sums(folding := Folding())
-    for number, home in enumerate([0, 0, 0, 0, 1, 1, 1, 1]):
-        sums.add(number, home)
-    assert folding.homes == [0, 0, 0, 1]
+    for number, process in enumerate([0, 0, 0, 0, 1, 1, 1, 1]):
+        sums.add(number, process)
+    assert folding.processes == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(("waiting", "tasks_each"), [(1, 7), (2, 4), (3, 3), (7, 1)])
@@ -98,7 +98,7 @@ def test_sums__of_deltas_that_wait_are_added_in_one_task(waiting, tasks_each):
     sums = _Sums(folding := Folding(), waiting)
     for number in range(GROUP_SHARDS):
         sums.add(number, 0)
-    assert len(folding.homes) == tasks_each
+    assert len(folding.processes) == tasks_each
     assert [leaf for tree in sums.remaining for leaf in leaves(tree)] == list(range(GROUP_SHARDS))
 
 

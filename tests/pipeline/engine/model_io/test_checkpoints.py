@@ -74,9 +74,9 @@ class Recorded(SerialExecutor):
     def __init__(self):
         self.steps = []
 
-    def submit(self, function, *args, home=None):
+    def submit(self, function, *args, process=None):
         self.steps.append(function.__name__)
-        return super().submit(function, *args, home=home)
+        return super().submit(function, *args, process=process)
 
     def collect(self, futures, links=None):
         results = super().collect(futures, links)

@@ -189,7 +189,7 @@ def test_plan__uses_nine_tenths_of_a_limit_beyond_which_workers_are_killed():
 
 
 def test_a_memory_above_the_limit_of_the_workers__does_not_count():
-    executor = SimpleNamespace(memory=2e9, workers=2, homes=2)
+    executor = SimpleNamespace(memory=2e9, workers=2, processes=2)
     assert [cluster_place("tcp://there:8786", executor, memory, None).memory for memory in (None, "1GB", "4GB")] == [
         2e9, 1e9, 2e9,
     ]  # fmt: skip
@@ -354,7 +354,7 @@ class Recording(SerialExecutor):
     def __init__(self):
         self.deltas = []
 
-    def submit(self, function, *args, home=None):
+    def submit(self, function, *args, process=None):
         future = super().submit(function, *args)
         if function in (tasks.start, tasks.sweep):
             self.deltas.append(future.value.delta)
@@ -558,7 +558,7 @@ def test_fit__suggests_local_sweeps_once_where_workers_wait_for_the_exchange():
     notices = []
     log = SimpleNamespace(target=None, notice=notices.append)
     session = SimpleNamespace(request=SimpleNamespace(own_samples=()), log=log, processors=None)
-    executor = SimpleNamespace(workers=4, homes=4)
+    executor = SimpleNamespace(workers=4, processes=4)
     for wait, message in (
         (0.01, []),
         (2.5, ["`local_sweeps` 3 would balance them"]),

@@ -405,9 +405,9 @@ class WeighingExecutor(SerialExecutor):
     def __init__(self):
         self.sent = Counter()
 
-    def submit(self, function, *args, home=None):
+    def submit(self, function, *args, process=None):
         self.sent[function.__name__] += sum(_array_bytes(arg) for arg in args)
-        return super().submit(function, *args, home=home)
+        return super().submit(function, *args, process=process)
 
 
 def _array_bytes(arg):
