@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.pipeline.engine.exchange import HeldParts
-from collapsium.pipeline.engine.state import Problem, Progress, Snapshot, State
+from collapsium.pipeline.engine.state import Problem, Progress, Snapshot, State, StoredBlocks
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import ClusterError, CollapsiumError, DamagedError, MismatchError
@@ -333,18 +333,22 @@ class RunCheckpointer(Checkpointer):
         """
         checkpoint, submit = self._run.checkpoints.at(record.iteration), self._executor.submit
         parts, problem = record.parts, self._problem
-        blocks = []
-        for number, bounds in enumerate(pairwise(problem.block_bounds)):
-            block = (checkpoint, number, *bounds, parts[_rows(number)], checks)
-            blocks.append(submit(read_block, *block, process=problem.process_of_block(number)))
+        bounds = [*pairwise(problem.block_bounds)]
+
+        def read(number: int, process: int) -> Future[tasks.Block]:
+            return submit(
+                read_block, checkpoint, number, *bounds[number], parts[_rows(number)], checks, process=process
+            )
+
+        blocks = StoredBlocks(read, [problem.process_of_block(number) for number in range(len(bounds))])
         swept: list[Future[tasks.Swept]] = []
         for number in range(len(problem.shards) if self._locals else 0):
             local = (checkpoint, number, parts[_locals(number)], checks, problem.shards[number])
             swept.append(submit(read_local, *local, problem.scratch.of(number), process=problem.process_of(number)))
         if compare:
-            read = [submit(_is_read, block, process=problem.process_of_block(n)) for n, block in enumerate(blocks)]
-            read += [submit(_is_read, local, process=problem.process_of(n)) for n, local in enumerate(swept)]
-            self._executor.collect(read)
+            complete = [submit(_is_read, block, process=problem.process_of_block(n)) for n, block in enumerate(blocks)]
+            complete += [submit(_is_read, local, process=problem.process_of(n)) for n, local in enumerate(swept)]
+            self._executor.collect(complete)
             places = [f"{checkpoint.folder.url}/{_locals(number)}" for number in range(len(swept))]
             require_counted(problem, checks, blocks, swept, places)
         return State(record.iteration, checks.global_state, blocks, swept)

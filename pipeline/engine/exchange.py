@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast, overload
 
-from collapsium.pipeline.engine.state import GROUP_SHARDS, Problem, State
+from collapsium.pipeline.engine.state import GROUP_SHARDS, Problem, State, StoredBlocks
 from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.workers import exchange, tasks
 from collapsium.workers.arrays.delta import Delta
@@ -76,7 +76,6 @@ class Exchange:
         # States refer to the exchange. Once the driver has dropped all of them, the hosts drop theirs.
         self._leave = weakref.finalize(self, executor.tell, exchange.leave, self._token)
         self._leave.atexit = False
-        given: GlobalState | list[Future[tasks.Block]] = [*state.blocks] if state.swept else problem.global_state
         local = [*state.swept]
         self._held: list[Future[exchange.Held]] = []
         for host in range(self._hosts):
@@ -94,6 +93,8 @@ class Exchange:
             heldout = [problem.heldout[number] for number in numbers] if problem.heldout else []
             warm = [problem.warm[number] for number in numbers] if problem.warm is not None and not local else []
             swept = [local[number] for number in numbers] if local else []
+            blocks = state.blocks.read_in(host) if isinstance(state.blocks, StoredBlocks) else [*state.blocks]
+            given = blocks if state.swept else problem.global_state
             inputs: tuple[object, ...] = (self._token, host, links, part, shards, heldout, warm, given, swept)
             self._held.append(executor.submit(exchange.join, *inputs, process=host))
         placed = [

@@ -61,6 +61,21 @@ def most_from_elsewhere(shards: int, processes: int) -> int:
 Shards = list[Future[AnyShard | ShardOnDisk]]
 
 
+class StoredBlocks(list[Future[Block]]):
+    """The blocks of a checkpoint: each is read in its worker process, and all can be read in any other process."""
+
+    def __init__(self, read: Callable[[int, int], Future[Block]], processes: Sequence[int]) -> None:
+        self._read, self._processes = read, processes  # `read` submits the reading of a block in a process
+        super().__init__(read(number, process) for number, process in enumerate(processes))
+
+    def read_in(self, process: int) -> list[Future[Block]]:
+        """Return the blocks as one process reads them, so that no other process sends them there."""
+        return [
+            block if process == reader else self._read(number, process)
+            for number, (block, reader) in enumerate(zip(self, self._processes, strict=True))
+        ]
+
+
 @dataclass(frozen=True)
 class Problem:
     """A corpus on the workers with a model family, its options and a seed; fixed before the first sweep."""

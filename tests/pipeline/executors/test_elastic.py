@@ -103,15 +103,16 @@ fit({str(small[0])!r}, {str(tmp_path / "run")!r}, scheduler={cluster.scheduler_a
         wait_until(lambda: not hosts_here())
 
 
-def test_a_resumed_run__goes_on_in_an_exchange_without_sending_rows(small, tmp_path, expected, cluster):
+def test_a_resumed_run__goes_on_in_an_exchange_whose_hosts_read_the_rows_themselves(small, tmp_path, expected, cluster):
     fit(small[0], tmp_path / "run", scheduler="serial", **{**OPTIONS, "iterations": 3}, heldout=small[1])
     computed = Computed()
     cluster.scheduler.add_plugin(computed)
     model = resume(tmp_path / "run", scheduler=cluster, iterations=OPTIONS["iterations"])
     np.testing.assert_array_equal(rows(model), expected)
-    names = {key.rpartition("-")[0].rpartition("-")[0] for key in computed.times}
-    assert {"join", "turn"} <= names
+    names = Counter(key.rpartition("-")[0].rpartition("-")[0] for key in computed.times)
+    assert {"join", "turn"} <= names.keys()
     assert "swept-rows" not in names
+    assert names["read-block"] == names["join"] == 2
 
 
 def test_a_client_that_was_closed__is_refused(small, tmp_path, cluster):
