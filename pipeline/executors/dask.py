@@ -23,6 +23,7 @@ from collapsium.pipeline.executors.dask_client import (
     close_client,
     cluster_errors,
     first_line,
+    gathered,
     ignore_large_graphs,
     is_unanswered,
     remove_worker,
@@ -268,7 +269,7 @@ class DaskExecutor:
             return any(future.status in ("error", "cancelled") for future in waited)
 
         with self._explained(), self._counted():
-            return list(self._awaited(lambda: self._client.gather(waited, asynchronous=True), check, is_of_task))
+            return self._awaited(lambda: gathered(self._client, waited), check, is_of_task)
 
     def _awaited(
         self,

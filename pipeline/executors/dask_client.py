@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import dask
 import distributed
@@ -121,6 +121,24 @@ def is_unanswered(error: OSError) -> bool:
 def ignore_large_graphs() -> None:
     """Ignore Dask's warning about large graphs: initial proportions from a file are sent with each shard's task."""
     warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+
+
+async def gathered(client: distributed.Client, futures: Sequence[distributed.Future]) -> list[Any]:
+    """Return the results of futures; a request that the client has begun to send is not cancelled.
+
+    A client joins the next requests to one that it is about to send, and would never notice that this one was
+    cancelled: every later request would be cancelled too.
+    """
+    request = asyncio.ensure_future(client.gather(futures, asynchronous=True))
+    # The error of a request whose answer nobody awaits any more is not logged.
+    request.add_done_callback(lambda done: done.cancelled() or done.exception())
+    try:
+        return list(await asyncio.shield(request))
+    except asyncio.CancelledError:
+        # Until all futures are done, the client only waits for them.
+        if any(future.status == "pending" for future in futures):
+            request.cancel()
+        raise
 
 
 def close_client(client: distributed.Client, seconds: float) -> None:

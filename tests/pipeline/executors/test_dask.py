@@ -1,5 +1,6 @@
 """Dask beneath the loop: lost workers, remote schedulers, and bounded work for the scheduler."""
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -21,10 +22,12 @@ from collapsium.pipeline import Model, fit
 from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors.dask_client import gathered
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
 from collapsium.storage.runs.run import Run
 from tests.fits import problem_of, resumed
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.xdist_group("clusters")
 
@@ -82,6 +85,26 @@ def test_a_closed_executor__tells_no_worker_anything(clusters):
         executor.tell(os.getpid)
         gc.collect()
     assert not any("never awaited" in str(warning.message) for warning in seen)
+
+
+def test_a_request_for_results_that_is_cancelled_at_any_moment__leaves_later_ones_alone():
+    """Dask's client joins requests, and waits for ever for one that was cancelled as it was about to be sent."""
+
+    async def cancel_after(steps, client, future):
+        request = asyncio.ensure_future(gathered(client, [future]))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        request.cancel()
+        return await asyncio.wait_for(gathered(client, [future]), PATIENCE)
+
+    async def cancel_all():
+        cluster = distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None, asynchronous=True)
+        async with cluster, distributed.Client(cluster, asynchronous=True, set_as_default=False) as client:
+            future = client.submit(abs, -1)
+            await gathered(client, [future])
+            return [await cancel_after(steps, client, future) for steps in range(20)]
+
+    assert asyncio.run(cancel_all()) == [[1]] * 20
 
 
 def _pid(seconds):

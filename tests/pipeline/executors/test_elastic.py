@@ -107,7 +107,7 @@ def test_a_resumed_run__goes_on_in_an_exchange_whose_hosts_read_the_rows_themsel
     fit(small[0], tmp_path / "run", scheduler="serial", **{**OPTIONS, "iterations": 3}, heldout=small[1])
     computed = Computed()
     cluster.scheduler.add_plugin(computed)
-    model = resume(tmp_path / "run", scheduler=cluster, iterations=OPTIONS["iterations"])
+    model = resume(tmp_path / "run", scheduler=cluster, workers=2, iterations=OPTIONS["iterations"])
     np.testing.assert_array_equal(rows(model), expected)
     names = Counter(key.rpartition("-")[0].rpartition("-")[0] for key in computed.times)
     assert {"join", "turn"} <= names.keys()
