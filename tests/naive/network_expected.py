@@ -50,7 +50,7 @@ class Document:
         self.alpha, self.nodes, self.values = alpha, len(parents), len(alpha)
         shape = (self.nodes + len(mean_above), self.values)
         # Nodes above are the last rows, so that a parent of -1 is the last of them.
-        for name in ("own", "own_absent", "m", "z", "t", "mu", "rise", "mean", "response"):
+        for name in ("node_tokens", "log_absent", "m", "z", "t", "mu", "rise", "mean", "response"):
             setattr(self, name, np.zeros(shape))
         if len(mean_above):
             self.mean[self.nodes :], self.response[self.nodes :] = mean_above, response_above
@@ -67,7 +67,7 @@ class Document:
 
     def gather(self, first=False):
         self.m[:], self.z[:] = 0.0, 0.0
-        self.m[: self.nodes], self.z[: self.nodes] = self.own[: self.nodes], self.own_absent[: self.nodes]
+        self.m[: self.nodes], self.z[: self.nodes] = self.node_tokens[: self.nodes], self.log_absent[: self.nodes]
         for j in reversed(range(self.nodes)):
             if not self.parents[j]:
                 continue
@@ -154,9 +154,9 @@ class Document:
             pair[2] = choose(weight)
             for sign, shares in ((-count, before), (count, pair[2])):
                 for k, q in shares.items():
-                    for array in (self.own, self.m):
+                    for array in (self.node_tokens, self.m):
                         array[j, k] = max(array[j, k] + sign * q, 0.0)
-                    for array in (self.own_absent, self.z):
+                    for array in (self.log_absent, self.z):
                         array[j, k] = min(array[j, k] + sign * log_absent(q), 0.0)
                     words.add(word, k, sign * q)
         if self.parents[j]:

@@ -47,11 +47,11 @@ from collapsium.workers.families.networks.states import (
     EdgeTables,
     Ints,
     NodeTotals,
-    OwnTokens,
     SampledCounts,
     SampledDocuments,
     SampledLocal,
     SampledNetworkGlobalState,
+    SampledNodeTokens,
     SampledSums,
     SharedChanges,
     Vector,
@@ -233,7 +233,7 @@ class NetworkSampler:
         topic, number = np.empty(tokens, dtype=np.uint16), np.empty(tokens, dtype=np.int32)
         topics, token_topic = self.global_state.alpha.size, self.counts.token_topic
         count_node_topics(pairs.offsets, pairs.counts, token_topic, topics, offsets, topic, number)
-        node_tokens = OwnTokens(offsets, topic[: offsets[-1]].copy(), number[: offsets[-1]].copy())
+        node_tokens = SampledNodeTokens(offsets, topic[: offsets[-1]].copy(), number[: offsets[-1]].copy())
         counts = SampledCounts(EdgeTables(*self.tables), node_tokens)
         return SampledLocal(self.graph, self.shard.lengths, counts, token_topic=token_topic)
 
@@ -532,7 +532,7 @@ class SampledNetwork(
             np.asarray(graph.document_nodes),
             global_state.hyperparameters._replace(alpha=alpha),
             documents.counts.tables.record,
-            documents.counts.own.record,
+            documents.counts.node_tokens.record,
             wide(np.asarray(global_state.shared_customers), columns, np.int32),
             wide(np.asarray(global_state.shared_tables), columns, np.int32),
             mean,

@@ -14,7 +14,7 @@ from collapsium.workers.kernels.argument_types import (
     UInt64Vector,
 )
 from collapsium.workers.kernels.jit import helper, kernel
-from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, OwnTopics, TableEntries
+from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, NodeTopicCounts, TableEntries
 
 # Faults of nodes that `find_misplaced` reports
 SOUND, WRONG_PARENT, PARENT_OF_ANOTHER, NO_MIXING, WRONG_SEGMENT_NODE, SEGMENT_OF_ANOTHER, NODE_OF_ANOTHER = range(7)
@@ -95,7 +95,7 @@ def find_unseated(
     document_nodes: Int64Vector,
     document_tokens: Int64Vector,
     tables: TableEntries,
-    node_topics: OwnTopics,
+    node_topics: NodeTopicCounts,
     topics: int,
     shared_customers: OutInt64Matrix,
     fault: OutInt64Vector,
@@ -155,7 +155,7 @@ def find_unlisted(
     pairs: Int64Vector,
     counts: Int32Vector,
     token_topic: UInt16Vector,
-    node_topics: OwnTopics,
+    node_topics: NodeTopicCounts,
     keys: UInt64Vector,
     unlisted: OutInt64Vector,
 ) -> None:

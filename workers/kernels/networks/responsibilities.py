@@ -23,7 +23,7 @@ from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.moments import LARGEST
 from collapsium.workers.kernels.networks.records import (
-    NewOwnExpectedTopics,
+    NewExpectedTopicCounts,
     NewResponsibilities,
     Responsibilities,
 )
@@ -117,7 +117,7 @@ def count_expected_node_topics(
     counts: Int32Vector,
     responsibilities: Responsibilities,
     topics: int,
-    node_counts: NewOwnExpectedTopics,
+    node_counts: NewExpectedTopicCounts,
 ) -> None:
     """Fill E[n_jk] and Z[n_jk] of each node's own tokens.
 

@@ -33,11 +33,11 @@ from collapsium.workers.kernels.networks.paths import is_root
 from collapsium.workers.kernels.networks.records import (
     ExpectedStatistics,
     ExpectedSweepResults,
+    ExpectedTopicCounts,
     ExpectedWordCounts,
     GraphArrays,
     Hyperparameters,
     NodeDocuments,
-    OwnExpectedTopics,
     Responsibilities,
     SharedVectors,
 )
@@ -105,7 +105,7 @@ def at_nodes(document: ExpectedDocument, first_node: int, end_node: int) -> Expe
 
 
 @borrower
-def load_own(document: ExpectedDocument, node_counts: OwnExpectedTopics) -> None:
+def load_own(document: ExpectedDocument, node_counts: ExpectedTopicCounts) -> None:
     """Fill the nodes' own counts, and clear all others."""
     values, topics = document.values, document.values.shape[2]
     for node in range(document.first_node, document.end_node):
@@ -276,7 +276,7 @@ def sweep_expected(
     hyperparameters: Hyperparameters,
     shared: SharedVectors,
     words: ExpectedWordCounts,
-    node_counts: OwnExpectedTopics,
+    node_counts: ExpectedTopicCounts,
     responsibilities: Responsibilities,
     results: ExpectedSweepResults,
 ) -> None:
@@ -469,7 +469,7 @@ def expected_means(
     document_nodes: Int64Vector,
     hyperparameters: Hyperparameters,
     shared: SharedVectors,
-    node_counts: OwnExpectedTopics,
+    node_counts: ExpectedTopicCounts,
     mean: OutFloat32Matrix,
 ) -> None:
     """Fill E[nu_jk] of the nodes of documents; twin: `naive.network_expected.Document`.

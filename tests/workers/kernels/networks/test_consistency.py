@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
+from collapsium.workers.families.networks.states import EdgeTables, SampledNodeTokens
 from collapsium.workers.kernels.networks.consistency import (
     OTHER_TOKENS,
     SOUND,
@@ -33,7 +33,7 @@ def sampled(drawn):
 
 def counts_of(local):
     """Tables and own topics, as the kernels take them."""
-    return EdgeTables.from_arrays(local).record, OwnTokens.from_arrays(local).record
+    return EdgeTables.from_arrays(local).record, SampledNodeTokens.from_arrays(local).record
 
 
 def seated(drawn, local):
