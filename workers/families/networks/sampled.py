@@ -88,12 +88,12 @@ _tables: OrderedDict[tuple[float, ...], NDArray[np.float64]] = OrderedDict()
 _lock = threading.Lock()
 
 
-def tables_for(discounts: Iterable[float], most: int) -> NDArray[np.float64]:
+def tables_for(discounts: Iterable[float], max_count: int) -> NDArray[np.float64]:
     """Return the tables of V^m_t = S^m_t / S^m_{t-1} for several discounts."""
     key = tuple(float(a) for a in discounts)
     if not all(0.0 <= a < 1.0 for a in key):
         raise ValueError(f"discounts are {key}; each must be at least 0 and less than 1")
-    end = max(MIN_COUNT, 1 << (min(most, MAX_COUNT) - 1).bit_length()) if most > 0 else MIN_COUNT
+    end = max(MIN_COUNT, 1 << (min(max_count, MAX_COUNT) - 1).bit_length()) if max_count > 0 else MIN_COUNT
     with _lock:
         ratios = _tables.pop(key, None)
         if ratios is None or ratios.shape[1] < _size(end):
@@ -269,10 +269,10 @@ def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, In
         first, last = int(graph.node_edges[node]), int(graph.node_edges[node + 1])
         if first == last:
             continue
-        most = total[node]
+        max_tables = total[node]
         for edge in range(first, last):  # what the edges before have left
-            repaired[edge] = np.minimum(repaired[edge], most - repaired[first:edge].sum(axis=0))
-        lacking = (most > 0) & (repaired[first:last].sum(axis=0) == 0)
+            repaired[edge] = np.minimum(repaired[edge], max_tables - repaired[first:edge].sum(axis=0))
+        lacking = (max_tables > 0) & (repaired[first:last].sum(axis=0) == 0)
         repaired[first] += lacking
         for edge in range(first, last):
             total[graph.edge_parent[edge]] += repaired[edge]

@@ -412,9 +412,9 @@ def _move_pair(
     """Subtract what a pair contributed to the counts, and add what it contributes now."""
     customers, log_absent, mean, place = values[CUSTOMERS, row], values[ABSENT, row], pairs.mean, pairs.place
     count, position = np.float64(pairs.pairs.counts[pair]), pairs.pairs.position[pair]
-    word_topic, many = words.word_topic[position], np.int64(pairs.before.size[pair])
+    word_topic, pair_topics = words.word_topic[position], np.int64(pairs.before.size[pair])
     for turn in range(2):
-        topic, share, begin, end = pairs.before.topic, pairs.before.share, place[0], place[0] + many
+        topic, share, begin, end = pairs.before.topic, pairs.before.share, place[0], place[0] + pair_topics
         sign = -count
         if turn == 1:
             topic, share, begin, end, sign = pairs.after.topic, pairs.after.share, place[1], place[1] + chosen, count
@@ -430,7 +430,7 @@ def _move_pair(
                 words.change[position, k] += q
                 words.topic[k] += q
                 pairs.inverse[k] = 1.0 / words.topic[k]
-    place[0] += many
+    place[0] += pair_topics
     place[1] += chosen
 
 
