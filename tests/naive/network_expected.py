@@ -24,10 +24,10 @@ def seated(customers, log_absent, base, discount):
     return present * climbed(customers / present, base, discount)
 
 
-def choose(weight, most=16, smallest=1 / 256):
+def choose(weight, size=16, smallest=1 / 256):
     """{topic: responsibility} of the topics that matter, in steps of 2^-15 that add up to one."""
     order = sorted(range(len(weight)), key=lambda k: -weight[k])
-    retained = [k for k in order if weight[k] > smallest * sum(weight)][:most] or order[:1]
+    retained = [k for k in order if weight[k] > smallest * sum(weight)][:size] or order[:1]
     total = sum(weight[k] for k in retained)
     steps = {k: int(weight[k] / total * (32768 - 0.01)) for k in retained}
     steps[retained[0]] += 32768 - sum(steps.values())
@@ -105,8 +105,8 @@ class Document:
         factor, total = self.factor(j), self.b[j] + self.m[j].sum()
         for k in range(self.values):
             base = factor * self.mu[j, k]
-            others = max(self.m[j, k] - 1 - self.a[j] * max(self.t[j, k] - 1, 0), 0)
-            opened = base / (base + others)
+            seated = max(self.m[j, k] - 1 - self.a[j] * max(self.t[j, k] - 1, 0), 0)
+            opened = base / (base + seated)
             self.mean[j, k] = (self.m[j, k] - self.a[j] * self.t[j, k] + base) / total
             self.response[j, k] = (1 - self.a[j] * opened + factor * self.rise[j, k] * opened) / total
 

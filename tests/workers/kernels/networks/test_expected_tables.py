@@ -45,8 +45,8 @@ def shard_of(seed):
     generator = np.random.default_rng(seed)
     rows, documents = [], [0]
     for _ in range(3):
-        many = int(generator.integers(0, 4))
-        rows += [np.sort(generator.permutation(WORDS)[: generator.integers(0, 5)]) for _ in range(many)]
+        nodes = int(generator.integers(0, 4))
+        rows += [np.sort(generator.permutation(WORDS)[: generator.integers(0, 5)]) for _ in range(nodes)]
         documents.append(len(rows))
     pairs = np.cumsum([0, *(row.size for row in rows)]).astype(np.int64)
     position = np.concatenate([np.zeros(0), *rows]).astype(np.int32)
