@@ -287,14 +287,14 @@ class Model:
         MismatchError
             The vocabularies differ.
         """
-        theirs = models.Model(other)
-        ours, place = self._opened, theirs.folder.url
-        if theirs.record.vocabulary.words_sha256 != ours.record.vocabulary.words_sha256:
+        compared = models.Model(other)
+        reference, place = self._opened, compared.folder.url
+        if compared.record.vocabulary.words_sha256 != reference.record.vocabulary.words_sha256:
             raise MismatchError(f"{place}: its vocabulary differs from this model's; compare models of the same words")
-        pairs = {topic: (match, 1.0 - distance) for topic, match, distance in matched(ours, theirs)}
-        before = {topic.id: topic for topic in topics(theirs)}
+        pairs = {topic: (match, 1.0 - distance) for topic, match, distance in matched(reference, compared)}
+        before = {topic.id: topic for topic in topics(compared)}
         rows = []
-        for topic in topics(ours):
+        for topic in topics(reference):
             match, similarity = pairs.get(topic.id, (-1, None))
             partner = before.get(match)
             rows.append(
@@ -821,14 +821,14 @@ def model_html(model: models.Model) -> str:
     """Return a table of the topics of a model, with its options and hyperparameters folded below."""
     record, all_topics = model.record, topics(model)
     documents = sum(shard.documents for shard in record.shards)
-    most = max((topic.share for topic in all_topics), default=0.0)
+    max_share = max((topic.share for topic in all_topics), default=0.0)
     named = any(topic.title for topic in all_topics)
     rows = [
         (
             Html(str(topic.id)),
             *([topic.title] if named else []),
             SEPARATOR.join(topic.names),
-            html.bar(topic.share, most),
+            html.bar(topic.share, max_share),
             *([] if topic.stability is None else [f"{topic.stability:.2f}"]),
         )
         for topic in all_topics

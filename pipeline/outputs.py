@@ -170,12 +170,12 @@ def _require_replaceable(folder: Folder, *, files: bool) -> None:
         return
     names = {name for name in folder.names() if not is_hidden(name)}
     if files:
-        ours = names <= set(TABLES) or (folder.path.endswith(".zarr") and not names.isdisjoint(ZARR))
+        replaceable = names <= set(TABLES) or (folder.path.endswith(".zarr") and not names.isdisjoint(ZARR))
     else:
-        ours = not names or any(_is_record(folder, name) for name in RECORDS if name in names)
-    if not ours and any(_is_record(folder, name) for name in RECORDS if name in names):
+        replaceable = not names or any(_is_record(folder, name) for name in RECORDS if name in names)
+    if not replaceable and any(_is_record(folder, name) for name in RECORDS if name in names):
         raise OccupiedError(f"{folder.url}: a corpus, run or comparison is not replaced by a file; name a new one")
-    if not ours:
+    if not replaceable:
         raise OccupiedError(f"{folder.url}: a folder that Collapsium did not write is not replaced; name a new one")
 
 

@@ -151,12 +151,12 @@ def _title(text: str) -> str:
     return f"<title>{escape(plain(text))}</title>" if text else ""
 
 
-def thinned(values: Sequence[Value], most: int) -> list[Value]:
-    """Return at most `most` evenly spaced values; the first and the last stay."""
-    if len(values) <= most:
+def thinned(values: Sequence[Value], limit: int) -> list[Value]:
+    """Return at most `limit` evenly spaced values; the first and the last stay."""
+    if len(values) <= limit:
         return list(values)
-    step = (len(values) - 1) / max(most - 1, 1)
-    return [values[round(step * index)] for index in range(most - 1)] + [values[-1]]
+    step = (len(values) - 1) / max(limit - 1, 1)
+    return [values[round(step * index)] for index in range(limit - 1)] + [values[-1]]
 
 
 def ticks(low: float, high: float, count: int = 4, *, integer: bool = False) -> list[float]:

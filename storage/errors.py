@@ -170,24 +170,24 @@ class NumericalError(CollapsiumError, ArithmeticError):
     """A model's numbers exceed the range of floating point."""
 
 
-def near(name: str, known: Iterable[str], most: int = 1) -> str:
+def near(name: str, known: Iterable[str], limit: int = 1) -> str:
     """Return the known names nearest to an unknown one, as ``" (did you mean 'x'?)"``, or an empty text."""
     lower = {spelling.lower(): spelling for spelling in sorted(set(known))}
-    matches = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=most, cutoff=0.6)]
+    matches = [lower[match] for match in difflib.get_close_matches(name.lower(), lower, n=limit, cutoff=0.6)]
     if not matches:
         matches = [
             spelling
             for spelling in lower.values()
             if name.startswith(f"{spelling}_") or spelling.startswith(f"{name}_")
-        ][:most]
+        ][:limit]
     return f" (did you mean {' or '.join(map(repr, matches))}?)" if matches else ""
 
 
-def suggestion(name: str, known: Iterable[str], most: int = 1) -> str:
+def suggestion(name: str, known: Iterable[str], limit: int = 1) -> str:
     """Return the known names nearest to an unknown one, or some of all names if none is near."""
     names = sorted(set(known))
     if len(names) <= MAX_NAMES:
-        return near(name, names, most) or f" (known: {', '.join(names)})"
+        return near(name, names, limit) or f" (known: {', '.join(names)})"
     alike = {known: difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio() for known in names}
     nearest = sorted(sorted(names, key=lambda spelling: -alike[spelling])[:MAX_NAMES])
-    return near(name, names, most) or f" (nearest: {', '.join(nearest)} and {len(names) - MAX_NAMES} more)"
+    return near(name, names, limit) or f" (nearest: {', '.join(nearest)} and {len(names) - MAX_NAMES} more)"

@@ -35,9 +35,9 @@ def text(value: Cell) -> Html:
     return Html(escape(printable("" if value is None else str(value))))
 
 
-def bar(share: float, most: float) -> Html:
+def bar(share: float, max_share: float) -> Html:
     """Return a bar for a share, with its percentage, in relation to the largest one."""
-    width = round(BAR_WIDTH * min(max(share / most if most > 0.0 else 0.0, 0.0), 1.0))
+    width = round(BAR_WIDTH * min(max(share / max_share if max_share > 0.0 else 0.0, 0.0), 1.0))
     track = f"display:inline-block;width:{BAR_WIDTH}px;height:9px;background:{TRACK}"
     inner = f"display:block;width:{width}px;height:9px;background:{BAR}"
     drawn = f'<span style="{track}"><span style="{inner}"></span></span>'

@@ -49,9 +49,9 @@ def chained(seed, directions, words=30, noise=0.3, chain_vectors=200):
         y = (t - mean) @ loadings.T @ covariance / noise**2
         path = np.append(tree.path(int(leaf))[1:], size - 1)
         factors = np.append(y, np.ones((number, 1)), axis=1)
-        own_second = factors.T @ factors
-        own_second[:depth, :depth] += number * covariance
-        second[np.ix_(path, path)] += own_second
+        chain_second = factors.T @ factors
+        chain_second[:depth, :depth] += number * covariance
+        second[np.ix_(path, path)] += chain_second
         by_node[:, path] += t.T @ factors
         square, count, ends[leaf] = square + float((t**2).sum()), count + number, number
     sums = Sums(second, by_node.T @ by_node, square, 0.0, float(count), float(words))

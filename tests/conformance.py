@@ -49,16 +49,16 @@ OTHER_VALUES = {"labels": (), "weights": ("idf",), "learn": ((), ("alpha",), ("b
 def other_values(name, field, value):
     """Return values of an option that differ from its own."""
     if name in OTHER_VALUES:
-        return [other for other in OTHER_VALUES[name] if other != value]
+        return [candidate for candidate in OTHER_VALUES[name] if candidate != value]
     kind = field.annotation
     choices = [choice for part in (kind, *get_args(kind)) if get_origin(part) is Literal for choice in get_args(part)]
     if choices or bool in (kind, *get_args(kind)):
-        return [other for other in choices or (False, True) if other != value]
+        return [candidate for candidate in choices or (False, True) if candidate != value]
     if isinstance(value, tuple) or tuple in map(get_origin, (kind, *get_args(kind))):
         return [(0.37,), (0.05,)]
     if int in (kind, *get_args(kind)):
-        return [other for other in (1, 2, 3, 7) if other != value]
-    return [other for other in (0.37, 0.71, 2.9, 31.0) if other != value]
+        return [candidate for candidate in (1, 2, 3, 7) if candidate != value]
+    return [candidate for candidate in (0.37, 0.71, 2.9, 31.0) if candidate != value]
 
 
 class Conformance:
@@ -246,15 +246,15 @@ class Conformance:
         assert verify(tmp_path / "run").broken == []
 
     def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options, references):
-        problem, one_block = references.states(self.family, options, small)
+        problem, undivided = references.states(self.family, options, small)
         model = problem.family
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
         sides = []
-        for state, _ in (cut[4], one_block[4]):
+        for state, _ in (cut[4], undivided[4]):
             finished = [arrays_of(model.finished_rows(block.value.rows, state.global_state)) for block in state.blocks]
             sides.append(np.concatenate([rows["word_topic"] for rows in finished]))
         # Active responsibilities are whole steps of 2^-15, of which rounding may flip one.
-        active = background_counts(one_block[4][0].blocks[0].value.rows) is not None
+        active = background_counts(undivided[4][0].blocks[0].value.rows) is not None
         np.testing.assert_allclose(*sides, rtol=1e-5, atol=5e-3 if active else 1e-7)
 
     def test_objective__is_finite_and_never_falls_if_it_is_a_bound(self, small, options, references):
@@ -418,8 +418,10 @@ class OptionsConformance(Conformance):
         for name, field in declared.model_fields.items():
             if name in declared.drawn:
                 continue
-            others = other_values(name, field, options.get(name, field.default))
-            accepted = [bits for other in others if (bits := self._bits_with(small, {**options, name: other}))]
+            changed_values = other_values(name, field, options.get(name, field.default))
+            accepted = [
+                bits for changed in changed_values if (bits := self._bits_with(small, {**options, name: changed}))
+            ]
             if accepted and all(bits == before for bits in accepted):
                 idle.append(name)
         assert not idle, f"options without effect: {idle}"

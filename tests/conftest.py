@@ -116,11 +116,12 @@ def dealt(rows, seed):
     generator = np.random.default_rng(seed)
     found = []
     for row in rows:
-        many = int(generator.integers(1, 5)) if row else int(generator.integers(0, 3))
+        segments = int(generator.integers(1, 5)) if row else int(generator.integers(0, 3))
         held = {
-            word: generator.multinomial(count, generator.dirichlet(np.full(many, 0.5))) for word, count in row.items()
+            word: generator.multinomial(count, generator.dirichlet(np.full(segments, 0.5)))
+            for word, count in row.items()
         }
-        found.append([{word: int(n[place]) for word, n in held.items() if n[place]} for place in range(many)])
+        found.append([{word: int(n[place]) for word, n in held.items() if n[place]} for place in range(segments)])
     return found
 
 
@@ -235,12 +236,12 @@ def pytest_generate_tests(metafunc):
             if "where" not in metafunc.fixturenames:
                 metafunc.parametrize(argument, rest_long(rows), ids=names)
                 continue
-            others = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
+            further = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
             places = [*TWO_EXECUTORS, *(name for name in EXECUTORS if name not in TWO_EXECUTORS)]
             first = [(row, where) for row in rows[:1] for where in places]
             retained = range(2 if metafunc.cls.separate_processes else 1)
-            ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in (*first, *others)]
-            metafunc.parametrize((argument, "where"), rest_long([*first, *others], retained), ids=ids)
+            ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in (*first, *further)]
+            metafunc.parametrize((argument, "where"), rest_long([*first, *further], retained), ids=ids)
 
 
 def rest_long(cases, retained=(0,)):

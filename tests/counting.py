@@ -111,9 +111,9 @@ def _(local: GibbsNcrpDocuments, topics):
 @document_counts.register
 def _(local: ExpectedDocuments, topics):
     graph, counts = local.graph, np.zeros((local.document_tokens.size, topics))
-    node = np.repeat(np.arange(local.own.own_offsets.size - 1), np.diff(local.own.own_offsets))
+    node = np.repeat(np.arange(local.node_tokens.own_offsets.size - 1), np.diff(local.node_tokens.own_offsets))
     owner = np.searchsorted(graph.document_nodes - graph.shared, node, side="right") - 1
-    np.add.at(counts, (owner, local.own.own_topic), local.own.own_tokens)
+    np.add.at(counts, (owner, local.node_tokens.own_topic), local.node_tokens.own_tokens)
     return counts
 
 

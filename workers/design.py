@@ -303,13 +303,15 @@ def count_values(values: Values) -> FieldCounts:
     return _counted(known, np.ones(known.size, dtype=np.int64), values.size - known.size)
 
 
-def _counted(values: Values, counts: npt.NDArray[np.int64], missing: int, most: int = MAX_DISTINCT) -> FieldCounts:
+def _counted(
+    values: Values, counts: npt.NDArray[np.int64], missing: int, max_values: int = MAX_DISTINCT
+) -> FieldCounts:
     distinct, index = np.unique(values, return_inverse=True)
-    if values.dtype == np.float64 and distinct.size > most:
+    if values.dtype == np.float64 and distinct.size > max_values:
         # The ends remain exact, because splines refuse values beyond them.
         low, high = distinct[0], distinct[-1]
-        step = (high - low) / (most // 2)
-        return _counted(np.minimum(low + np.rint((values - low) / step) * step, high), counts, missing, most)
+        step = (high - low) / (max_values // 2)
+        return _counted(np.minimum(low + np.rint((values - low) / step) * step, high), counts, missing, max_values)
     return FieldCounts(distinct, np.bincount(index, counts, distinct.size).astype(np.int64), missing)
 
 
@@ -586,13 +588,13 @@ def _first_line(error: Exception) -> str:
 def _advice(column: str) -> str:
     """Return what to do about a curve of some documents alone; empty for other columns."""
     curve = _CURVE.search(column)
-    others = "" if curve is None else (column[: curve.start()] + column[curve.end() :]).strip(":")
-    if curve is None or not others:
+    further = "" if curve is None else (column[: curve.start()] + column[curve.end() :]).strip(":")
+    if curve is None or not further:
         return ""
-    group = re.sub(r"\[(?:T\.)?([^\]]*)\]", r"=\1", others)
+    group = re.sub(r"\[(?:T\.)?([^\]]*)\]", r"=\1", further)
     return (
         f"the documents with {group} are too few or too alike for a separate curve, {curve[1]}: lower its df, add "
-        f"{others.partition('[')[0]} with + instead of *, or merge its rare levels"
+        f"{further.partition('[')[0]} with + instead of *, or merge its rare levels"
     )
 
 
@@ -624,16 +626,16 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
     for column in range(count):
         vector = np.zeros(count)
         vector[column] = 1.0
-        for other in columns_used * 2:
-            vector -= vectors[:, other] * (vectors[:, other] @ scaled @ vector)
+        for index in columns_used * 2:
+            vector -= vectors[:, index] * (vectors[:, index] @ scaled @ vector)
         left = float(vector @ scaled @ vector)
         if left <= COLLINEAR * max(scaled[column, column], 1e-300):
             if column in aliased:
                 continue
-            largest = [other for other in np.argsort(-np.abs(vector)).tolist() if other != column and vector[other]][:3]
-            others = ", ".join(repr(columns[other]) for other in largest)
+            largest = [index for index in np.argsort(-np.abs(vector)).tolist() if index != column and vector[index]][:3]
+            combined = ", ".join(repr(columns[index]) for index in largest)
             advice = _advice(columns[column]) or "leave one out"
-            raise OptionError(f"the column {columns[column]!r} is a combination of {others}; {advice}", "formula")
+            raise OptionError(f"the column {columns[column]!r} is a combination of {combined}; {advice}", "formula")
         vectors[:, column] = vector / math.sqrt(left)
         columns_used.append(column)
     scale = np.diag(1.0 / np.sqrt(np.maximum(np.diag(gram), 1e-300) / documents))[:, columns_used]

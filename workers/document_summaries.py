@@ -184,14 +184,14 @@ def _fields(theta: Floats, labels: pa.Array, occupied: npt.NDArray[np.bool_]) ->
 
 
 def explained(
-    expected: Floats, topics: Ints, shares: Floats, explaining: Sequence[int], most: int
+    expected: Floats, topics: Ints, shares: Floats, explaining: Sequence[int], limit: int
 ) -> Mapping[int, Ints]:
     """Return the words of a document that topics explain best."""
     words = {}
     for column, (topic, share) in enumerate(zip(topics.tolist(), shares.tolist(), strict=True)):
         if topic in explaining and share > 0.0:
             counts = expected[:, column]
-            order = np.argsort(-counts, kind="stable")[:most]
+            order = np.argsort(-counts, kind="stable")[:limit]
             words[topic] = order[counts[order] >= MIN_TOKENS].astype(np.int64)
     return words
 

@@ -522,14 +522,14 @@ def encode(values: Integers) -> bytes:
     fold, split = (planes.fold_32, planes.split_32) if flat.dtype == np.int32 else (planes.fold_64, planes.split_64)
     mask, folded = np.empty(-(-flat.size // 8), np.uint8), buffers.empty(flat.size + 1, flat.dtype)
     fold(flat, mask, folded, sums)
-    others, bits = map(int, sums)
+    nonzero, bits = map(int, sums)
     count = 8 if bits < 0 else -(-bits.bit_length() // 8)
-    header = _HEADER.pack(flat.size, others, count)
-    if not others:
+    header = _HEADER.pack(flat.size, nonzero, count)
+    if not nonzero:
         return header
-    encoded = buffers.empty(mask.size + count * others, np.uint8)
+    encoded = buffers.empty(mask.size + count * nonzero, np.uint8)
     encoded[: mask.size] = mask
-    split(folded[:others], encoded[mask.size :])
+    split(folded[:nonzero], encoded[mask.size :])
     return header + bytes(zstd.compress(encoded, LEVEL))
 
 
@@ -537,20 +537,20 @@ def add_encoded(data: bytes, values: Integers, adding: AbstractContextManager[ob
     """Add encoded numbers to as many contiguous values, while holding the lock `adding`."""
     from numcodecs import zstd
 
-    size, others, count = _HEADER.unpack_from(data)
-    if size != values.size or count > values.itemsize or others > size:
+    size, nonzero, count = _HEADER.unpack_from(data)
+    if size != values.size or count > values.itemsize or nonzero > size:
         raise ValueError(
-            f"expected {values.size} numbers of {values.itemsize} bytes, found {others} of {size} of {count}"
+            f"expected {values.size} numbers of {values.itemsize} bytes, found {nonzero} of {size} of {count}"
         )
-    if not others:
+    if not nonzero:
         return
     mask_bytes = -(-size // 8)
-    encoded = buffers.empty(mask_bytes + count * others, np.uint8)
+    encoded = buffers.empty(mask_bytes + count * nonzero, np.uint8)
     zstd.decompress(memoryview(data)[_HEADER.size :], encoded)
     mask = encoded[:mask_bytes]
     masked_numbers = int(np.bitwise_count(mask).sum(dtype=np.int64))
-    if masked_numbers != others:
-        raise ValueError(f"expected {others} numbers other than zero, found {masked_numbers}")
+    if masked_numbers != nonzero:
+        raise ValueError(f"expected {nonzero} numbers other than zero, found {masked_numbers}")
     add = planes.add_32 if values.dtype == np.int32 else planes.add_64
     with adding:
         add(mask, encoded[mask_bytes:], count, values.reshape(-1))

@@ -113,6 +113,6 @@ def complaint(error: ErrorDetails) -> str:
 def plain(error: ErrorDetails) -> str:
     """Return what a validation error expected, in plain English."""
     text = str(error["msg"]).removeprefix("Input should be ")
-    for theirs, ours in _PLAIN.items():
-        text = re.sub(theirs, ours, text)
+    for pattern, replacement in _PLAIN.items():
+        text = re.sub(pattern, replacement, text)
     return f"a value {text}" if error["type"] in _BOUNDS else text

@@ -120,10 +120,10 @@ def word_counts(shard: AnyTrainingShard) -> WordCounts:
     return WordCounts(loaded.words.astype(np.int64), frequency, loaded.documents)
 
 
-def frequent_words(frequency: Ints, documents: int, most: int, least: int = 1) -> StartWords:
+def frequent_words(frequency: Ints, documents: int, max_words: int, min_documents: int = 1) -> StartWords:
     """Return the words of most documents."""
-    telling = np.flatnonzero((frequency >= least) & (frequency < documents))
-    ranked = telling[np.argsort(-frequency[telling], kind="stable")[:most]]
+    telling = np.flatnonzero((frequency >= min_documents) & (frequency < documents))
+    ranked = telling[np.argsort(-frequency[telling], kind="stable")[:max_words]]
     ids = np.sort(ranked)
     return StartWords(ids, special.log(documents / np.maximum(frequency[ids], 1)))
 
@@ -212,8 +212,8 @@ class ClusterSettings:
     """Settings of the clusters of documents."""
 
     vectors: VectorSettings = VECTORS  # Vectors of the words
-    sample: int = 20_000  # Documents among which seeds are chosen, at least; see `sample_each`
-    sample_each: int = 20  # Documents of this sample for each cluster, at least
+    sample: int = 20_000  # Documents among which seeds are chosen, at least; see `sample_per_cluster`
+    sample_per_cluster: int = 20  # Documents of this sample for each cluster, at least
     iterations: int = 40  # Most assignments of all documents
     candidates: int = 1  # Vectors that are drawn for each seed, of which the best is chosen
     tolerance: float = 1e-5  # Relative gain of the mean cosine below which assignments end
@@ -223,7 +223,7 @@ class ClusterSettings:
     min_share: float = 0.01  # Smaller shares of the largest one are left out
     # Largest number of clusters that a document begins in: more take memory by the number of topics, and score no
     # better (64 as all of 200, 32 less by 0.004 on the papers of NIPS)
-    most_shares: int = 64
+    max_shares: int = 64
     block: int = 4096  # Documents whose shares of all clusters are in memory at a time
 
 
@@ -315,9 +315,9 @@ def shares_above(
     for low in range(0, documents, settings.block):
         shares = block(low, min(settings.block, documents - low))
         least: Floats = np.float32(settings.min_share) * shares.max(axis=1, initial=0.0)
-        crowded = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.most_shares)
+        crowded = np.flatnonzero(np.count_nonzero(shares >= least[:, None], axis=1) > settings.max_shares)
         if crowded.size:
-            place = shares.shape[1] - settings.most_shares
+            place = shares.shape[1] - settings.max_shares
             least[crowded] = np.partition(shares[crowded], place, axis=1)[:, place]
         owner, cluster = np.nonzero((shares > 0.0) & (shares >= least[:, None]))
         owners.append(owner + low)
@@ -356,19 +356,21 @@ class QuickClusterSettings:
     block: int = 2048  # Words, or documents, that are assigned at a time
     # Clusters of the words, and the clusters that a word may be of
     words: ClusterSettings = field(
-        default=ClusterSettings(iterations=5, candidates=3, sharpness=6.0, min_share=0.02, most_shares=16)
+        default=ClusterSettings(iterations=5, candidates=3, sharpness=6.0, min_share=0.02, max_shares=16)
     )
     # Mean number of different words per document below which documents are clustered directly: they have few topics
     short: float = 64.0
     # Words of a cluster, on average, below which documents are clustered too: so few words are no topic. (With 7, on
     # KOS with 1000 topics, fits end lower by 0.025; with 11 to 17 as high.)
     least_words: int = 10
-    # Clusters of short documents, and the clusters that any document begins in: `most_shares` of the longest ones
+    # Clusters of short documents, and the clusters that any document begins in: `max_shares` of the longest ones
     documents: ClusterSettings = field(
         default=ClusterSettings(iterations=5, candidates=3, sharpness=12.0, min_share=0.03)
     )
     least_shares: int = 12  # Most clusters that a document begins in, however short
-    words_each: int = 16  # Different words of a document, on average, for each cluster that documents may begin in
+    words_per_cluster: int = (
+        16  # Different words of a document, on average, for each cluster that documents may begin in
+    )
     # Steps of EM of the documents' shares: in the first, each word counts as much in its clusters wherever it is
     mixing_rounds: int = 2
 
@@ -381,8 +383,8 @@ class QuickClusterSettings:
 
         Short documents that begin in many topics tell less soon which are theirs.
         """
-        most = max(round(pairs / max(documents, 1) / self.words_each), self.least_shares)
-        return replace(self.documents, most_shares=min(most, self.documents.most_shares))
+        max_shares = max(round(pairs / max(documents, 1) / self.words_per_cluster), self.least_shares)
+        return replace(self.documents, max_shares=min(max_shares, self.documents.max_shares))
 
 
 QUICK_CLUSTERS = QuickClusterSettings()
@@ -437,10 +439,10 @@ def add_products(shard: AnyTrainingShard, words: StartWords, directions: Floats,
     return products
 
 
-def rotated(products: Floats, power: float, most: int, settings: QuickClusterSettings) -> Floats:
+def rotated(products: Floats, power: float, max_dimensions: int, settings: QuickClusterSettings) -> Floats:
     """Return the principal axes of columns, the longest first."""
     axes, squares = principal_axes(products.astype(np.float64))
-    size = min(int(np.count_nonzero(squares > settings.least * squares.max(initial=0.0))), most)
+    size = min(int(np.count_nonzero(squares > settings.least * squares.max(initial=0.0))), max_dimensions)
     scale = special.exp(power * special.log(squares[:size]))
     return product(products, np.ascontiguousarray((axes[:size] * scale[:, np.newaxis]).T)).astype(np.float32)
 

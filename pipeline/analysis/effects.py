@@ -158,8 +158,8 @@ def effects_by_field(
     progress: Counting = silent,
 ) -> list[Effects]:
     """Return what the options ask for, or else a curve along each number of a formula and differences of its labels."""
-    each_field = not (options.at or options.contrast)
-    return _estimated(run, formula, options, posterior, scheduling, progress, each_field=each_field)
+    by_field = not (options.at or options.contrast)
+    return _estimated(run, formula, options, posterior, scheduling, progress, by_field=by_field)
 
 
 @shows("reading documents", "parts")
@@ -276,7 +276,7 @@ def _estimated(
     progress: Counting,
     *,
     weigh: bool = False,
-    each_field: bool = False,
+    by_field: bool = False,
 ) -> list[Effects]:
     """Return the estimates of a run, or for each field of the formula; `weigh` documents by their tokens."""
     checked = check_formula(formula)
@@ -312,7 +312,7 @@ def _estimated(
         else:
             regression.notes.append(f"By request, {KNOWN}")
         words = [named[topic] for topic in ids.tolist()]
-        return regression.estimates_by_field(ids, words) if each_field else [regression.estimate(ids, words)]
+        return regression.estimates_by_field(ids, words) if by_field else [regression.estimate(ids, words)]
 
 
 @keywords(options=EffectOptions)

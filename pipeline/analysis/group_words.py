@@ -272,7 +272,8 @@ def _compared(groups: Sequence[str], contrast: Sequence[str] | None) -> list[tup
     everything = range(len(groups))
     if not contrast:
         return [
-            (group, ([place], [other for other in everything if other != place])) for place, group in enumerate(groups)
+            (group, ([place], [opposite for opposite in everything if opposite != place]))
+            for place, group in enumerate(groups)
         ]
     if len(contrast) != 2 or contrast[0] == contrast[1]:
         raise OptionError(f"expected two groups, such as R,D for R minus D; found {','.join(contrast)}", "contrast")

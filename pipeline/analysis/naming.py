@@ -88,8 +88,8 @@ def name_topics(
         try:
             for number, topic in enumerate(run_topics, start=1):
                 before = names.get(topic.id)
-                by_others = topic.id in model.seed_names if before is None else before.by != "namer"
-                if not by_others:
+                is_named_by_user = topic.id in model.seed_names if before is None else before.by != "namer"
+                if not is_named_by_user:
                     named = _named(topic, examples.get(topic.id, []), function, report)
                     if named is not None and named != before:
                         names[topic.id] = named

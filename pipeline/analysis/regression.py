@@ -976,9 +976,9 @@ class _Permutations:
         """Yield the values of each part; the same ones for the same stream."""
         generator = stream.generator()
         clusters = [key for key in self.pools if key is not None]
-        others = [clusters[place] for place in generator.permutation(len(clusters)).tolist()]
-        source: dict[str | None, str | None] = {None: None, **dict(zip(clusters, others, strict=True))}
-        left = {key: self.pools[other][1].copy() for key, other in source.items() if other in self.pools}
+        permuted = [clusters[place] for place in generator.permutation(len(clusters)).tolist()]
+        source: dict[str | None, str | None] = {None: None, **dict(zip(clusters, permuted, strict=True))}
+        left = {key: self.pools[donor][1].copy() for key, donor in source.items() if donor in self.pools}
         for sizes in self.sizes:
             values = {}
             for key, size in sizes.items():

@@ -245,17 +245,17 @@ def complete(
     for _, model in named:
         require_held_out(trained_on(model), held, f"the training corpus of {model.folder.url}")
     known = first.record.vocabulary.words
-    most = min(known if words is None else words, known)
+    limit = min(known if words is None else words, known)
     parts = align(documents_of(training), held, training.url)
     with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
 
         def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Predicted]]:
-            return _submit_completion(model, blocks, training, parts, most, executor)
+            return _submit_completion(model, blocks, training, parts, limit, executor)
 
         score, tokens, members = score_members(named, submit, executor)
     if score is None:
         raise InputError(held.url, "no token is left to score")
-    among = AMONG if most < training.manifest.vocabulary.words else ""
+    among = AMONG if limit < training.manifest.vocabulary.words else ""
     definition = COMPLETED + (AVERAGED if len(named) > 1 else "") + among
     return Completion(score, tokens, definition, members)
 

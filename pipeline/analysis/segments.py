@@ -109,11 +109,11 @@ def segment_proportions(
 
 def _longest(corpus: Corpus) -> tuple[str, ShardReference, int]:
     """Return id, shard and row of the first document with the largest number of segments."""
-    most, reference, row = -1, corpus.references[0], 0
+    length, reference, row = -1, corpus.references[0], 0
     for candidate in corpus.references:
         counts = segment_counts(candidate.further()[COLUMN])
-        if counts.size and counts.max() > most:
-            most, reference, row = int(counts.max()), candidate, int(counts.argmax())
+        if counts.size and counts.max() > length:
+            length, reference, row = int(counts.max()), candidate, int(counts.argmax())
     return reference.documents().ids[row].as_py(), reference, row
 
 
@@ -160,7 +160,7 @@ def _normalised(shares: npt.NDArray[np.floating]) -> Floats:
 
 def compare_runs(
     run: str | os.PathLike[str],
-    other: str | os.PathLike[str],
+    second_run: str | os.PathLike[str],
     *,
     document: str | None = None,
     corpus: str | os.PathLike[str] | None = None,
@@ -169,22 +169,22 @@ def compare_runs(
 
     Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities.
     """
-    models = Model(run), Model(other)
+    models = Model(run), Model(second_run)
     if models[0].record.vocabulary.words_sha256 != models[1].record.vocabulary.words_sha256:
         raise MismatchError(
-            f"{os.fspath(other)}: its vocabulary differs from {os.fspath(run)}'s; expected runs on corpora with the "
-            "same words, such as a corpus and the one that `collapsium explode` made of it"
+            f"{os.fspath(second_run)}: its vocabulary differs from {os.fspath(run)}'s; expected runs on corpora with "
+            "the same words, such as a corpus and the one that `collapsium explode` made of it"
         )
     first = segment_proportions(run, document=document, corpus=corpus)
-    second = _same_document(other, document or first.document)
+    second = _same_document(second_run, document or first.document)
     if document is None and first.document is None and second.document is not None:
         first = _same_document(run, second.document, corpus)
     if len(first.proportions) != len(second.proportions):
         raise MismatchError(
-            f"{os.fspath(other)}: expected {len(first.proportions):,} {second.unit}s, as many as {os.fspath(run)} has "
-            f"{first.unit}s; found {len(second.proportions):,}"
+            f"{os.fspath(second_run)}: expected {len(first.proportions):,} {second.unit}s, as many as "
+            f"{os.fspath(run)} has {first.unit}s; found {len(second.proportions):,}"
         )
-    return first, second, {theirs: ours for ours, theirs, _ in matched(*models)}
+    return first, second, {second_topic: first_topic for first_topic, second_topic, _ in matched(*models)}
 
 
 def _same_document(
@@ -202,10 +202,10 @@ def _same_document(
 def largest(panels: Sequence[SegmentProportions], matches: dict[int, int], count: int) -> list[int]:
     """Return the first panel's topics that have the largest shares in all panels, descending."""
     total = panels[0].proportions.sum(axis=0)
-    for other in panels[1:]:
-        theirs = other.proportions.sum(axis=0)
-        for topic, ours in matches.items():
-            total[ours] += theirs[topic]
+    for panel in panels[1:]:
+        panel_total = panel.proportions.sum(axis=0)
+        for topic, match in matches.items():
+            total[match] += panel_total[topic]
     order = np.argsort(-total, kind="stable")[:count]
     return [int(topic) for topic in order if total[topic] > 0.0]
 

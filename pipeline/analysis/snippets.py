@@ -104,8 +104,8 @@ def example_snippets(
         )
     notes = []
     if missing:
-        other = f"; the texts of {len(strange):,} do not contain their words" if strange else ""
-        notes.append(f"No text was found for {len(missing):,} example documents, such as {missing[0]!r}{other}.")
+        mismatch = f"; the texts of {len(strange):,} do not contain their words" if strange else ""
+        notes.append(f"No text was found for {len(missing):,} example documents, such as {missing[0]!r}{mismatch}.")
     return snippets, notes
 
 

@@ -182,8 +182,8 @@ class TimeShares(ShortRepr):
         mean = weight @ self.shares
         change = weight @ ((self.shares - mean) ** 2 - self.errors**2)
         largest = np.argsort(-mean, kind="stable")[: -(-count // 2)].tolist()
-        others = [column for column in np.argsort(-change, kind="stable").tolist() if column not in largest]
-        return [*largest, *others[: count - len(largest)]]
+        remaining = [column for column in np.argsort(-change, kind="stable").tolist() if column not in largest]
+        return [*largest, *remaining[: count - len(largest)]]
 
 
 @keywords(scheduling=Scheduling)
@@ -316,8 +316,8 @@ def by_column(run: str | os.PathLike[str], dates: DatesSummary, name: str, sourc
     with contextlib.closing(open_executor(**dict(source.scheduling))) as executor:
         for part in executor.collect([executor.submit(_spans, reference, name) for reference in corpus.references]):
             for value, span in part.items():
-                other = spans.get(value, [*span[:2], 0.0, 0.0])
-                spans[value] = [min(span[0], other[0]), max(span[1], other[1]), span[2] + other[2], span[3] + other[3]]
+                total = spans.get(value, [*span[:2], 0.0, 0.0])
+                spans[value] = [min(span[0], total[0]), max(span[1], total[1]), span[2] + total[2], span[3] + total[3]]
     if not spans:
         raise OptionError(f"no document has both a date and a value of {name!r}", "period")
     values = sorted(spans, key=lambda value: (spans[value][0], value))

@@ -109,7 +109,7 @@ def _vectors(corpus: Corpus) -> Iterator[str]:
     """Yield the faults of a corpus of vectors."""
     manifest, dense = corpus.manifest, corpus.manifest.vectors
     words = manifest.vocabulary.words
-    least, most, complete = np.full(words, np.inf), np.full(words, -np.inf), True
+    smallest, largest, complete = np.full(words, np.inf), np.full(words, -np.inf), True
     for reference in corpus.references:
         try:
             part = reference.vectors()
@@ -117,11 +117,11 @@ def _vectors(corpus: Corpus) -> Iterator[str]:
             complete = False
             yield str(error)
             continue
-        least, most = np.minimum(least, part.values.min(axis=0)), np.maximum(most, part.values.max(axis=0))
+        smallest, largest = np.minimum(smallest, part.values.min(axis=0)), np.maximum(largest, part.values.max(axis=0))
         same = part.ids_sha256() == reference.record.ids_sha256
         path = f"{corpus.folder.url}/{reference.record.file}"
         yield "" if same else f"{path}: the vectors' ids do not have the digest of the manifest"
-    if complete and dense is not None and tuple(np.flatnonzero(least == most)) != dense.constant:
+    if complete and dense is not None and tuple(np.flatnonzero(smallest == largest)) != dense.constant:
         yield f"{corpus.folder.url}/{MANIFEST}: the constant columns differ from the vectors'"
     every = np.full(words, manifest.documents, dtype=np.int64)
     yield from _vocabulary(corpus, every, every)

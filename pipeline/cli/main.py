@@ -267,8 +267,8 @@ def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] 
                 )
                 for parameter, model in models.items()
             }
-            others = {name: value for name, value in values.items() if name not in fields}
-            return cast("int | None", run(*arguments, **options, **others))
+            settings = {name: value for name, value in values.items() if name not in fields}
+            return cast("int | None", run(*arguments, **options, **settings))
 
         return Line(call, values)
 

@@ -123,11 +123,11 @@ def clean_hidden(corpus: Corpus) -> None:
 def clean(corpus: Corpus) -> None:
     """Remove files that the manifest does not name, which an interrupted addition has left."""
     folder, manifest = corpus.folder, corpus.manifest
-    ours = {row.file for row in manifest.shards} | {manifest.vocabulary.file}
+    recorded = {row.file for row in manifest.shards} | {manifest.vocabulary.file}
     existing = [f"documents/{name}" for name in (folder / "documents").names() if name.endswith(".parquet")]
     existing += [name for name in folder.names() if name.startswith("vocabulary") and name.endswith(".parquet")]
     for name in existing:
-        if name not in ours:
+        if name not in recorded:
             folder.delete(name)
     if manifest.vectors is not None:
         arrays = {array.file for array in manifest.vectors.arrays}

@@ -108,10 +108,10 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
     with RunLock(corpus.folder / LOCK) as lock:
         corpus = Corpus(corpus.url)
         corpus.folder = corpus.folder.fenced(lock)
-        own_history = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
-        options = with_guesses(replace(own_history.options, **layout_of(addition)), own_history.report.guesses)
+        history = (read_history(corpus.folder) or History(VECTORS)).until(corpus.manifest.documents)
+        options = with_guesses(replace(history.options, **layout_of(addition)), history.report.guesses)
         options = replace(options, max_decompressed=addition.max_decompressed)
-        sides = read_appended_side_files(addition.side_files, own_history.side_files, options, corpus.manifest.fields)
+        sides = read_appended_side_files(addition.side_files, history.side_files, options, corpus.manifest.fields)
         if sides is not None and sides.by_order and addition.skip_existing:
             raise OptionError(
                 "leaves vectors out, and side files have a line for each vector; use side files with ids",
@@ -120,22 +120,22 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
         sources = open_vectors(paths, options, tagged=True)
         _require_columns(corpus, sources)
         clean_hidden(corpus)
-        selection = _select(corpus, sources, sides, addition, own_history)
+        selection = _select(corpus, sources, sides, addition, history)
         if selection.earlier is not None:
             _require_same(corpus, sources, sides, selection, selection.earlier, progress)
-            return Added(corpus.manifest, selection.earlier.report, own_history, repeated=True)
+            return Added(corpus.manifest, selection.earlier.report, history, repeated=True)
         if not selection.count:
-            return Added(corpus.manifest, selection.report(len(paths)), own_history)
+            return Added(corpus.manifest, selection.report(len(paths)), history)
         clean(corpus)
         written, unmatched = _write(corpus, corpus.folder, sources, sides, selection, progress)
         manifest = _manifest(corpus, written)
         guesses = distinct_guesses(() if sides is None else sides.guesses, sources.guesses)
         report = replace(selection.report(len(paths)), unmatched_rows=unmatched, guesses=guesses)
         lock.require()
-        own_history = replace(own_history, appended=(*own_history.appended, report))
-        own_history.write(corpus.folder)
+        history = replace(history, appended=(*history.appended, report))
+        history.write(corpus.folder)
         manifest.write(corpus.folder)
-    return Added(manifest, report, own_history, selection.files)
+    return Added(manifest, report, history, selection.files)
 
 
 @dataclass(frozen=True)
@@ -174,8 +174,8 @@ def _require_columns(corpus: Corpus, sources: DenseSource) -> None:
     if len(names) != len(columns):
         raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(names)}")
     if sources.named and list(names) != columns:
-        ours, theirs = next(pair for pair in zip(names, columns, strict=True) if pair[0] != pair[1])
-        raise MismatchError(f"{sources.name}: has a column {theirs!r} where {corpus.url} has {ours!r}")
+        expected, column = next(pair for pair in zip(names, columns, strict=True) if pair[0] != pair[1])
+        raise MismatchError(f"{sources.name}: has a column {column!r} where {corpus.url} has {expected!r}")
 
 
 def _sided(sources: DenseSource, sides: Sides | None) -> Iterator[Vectors]:
@@ -187,11 +187,11 @@ def _sided(sources: DenseSource, sides: Sides | None) -> Iterator[Vectors]:
 
 
 def _select(
-    corpus: Corpus, sources: DenseSource, sides: Sides | None, addition: Addition, own_history: History
+    corpus: Corpus, sources: DenseSource, sides: Sides | None, addition: Addition, history: History
 ) -> _Selection:
     """Check the sources, and select the vectors that the corpus does not have."""
     known = pa.concat_arrays([shard.documents().ids for shard in corpus.references])
-    added = added_ids(own_history, known)
+    added = added_ids(history, known)
     keep, every, files = [], [], set()
     refused: list[pa.Array] = []
     for part in _sided(sources, sides):
@@ -213,7 +213,7 @@ def _select(
         every.append(part.ids)
         files.update([sources.file] if keep[-1].any() else [])
     ids = pa.concat_arrays(every) if every else pa.array([], pa.string())
-    earlier = find_earlier(corpus.manifest, own_history, known, ids) if refused else None
+    earlier = find_earlier(corpus.manifest, history, known, ids) if refused else None
     if refused and earlier is None:
         _refuse(corpus, sources, pa.concat_arrays(refused))
     mask = np.concatenate(keep) if keep else np.zeros(0, dtype=bool)
@@ -282,7 +282,7 @@ def _manifest(corpus: Corpus, written: WrittenVectors) -> Manifest:
         raise MismatchError(f"{corpus.url}: expected a corpus of vectors")
     before = corpus.references[0].vectors().values[0]
     constant = tuple(
-        column for column in vectors.constant if written.least[column] == written.most[column] == before[column]
+        column for column in vectors.constant if written.smallest[column] == written.largest[column] == before[column]
     )
     shards = (*old.shards, *written.shards)
     documents = sum(row.documents for row in shards)
@@ -327,14 +327,14 @@ class DocumentAddition:
         corpus: Corpus,
         scratch: Folder,
         history: History,
-        own_history: History,
+        corpus_history: History,
         stops: StopWords,
         addition: Addition,
         sides: Sides | None,
     ) -> None:
         self._executor, self._corpus, self._scratch = executor, corpus, scratch
         self._history, self._stops, self._addition, self._sides = history, stops, addition, sides
-        self._own_history = own_history
+        self._corpus_history = corpus_history
         self._numberings: list[tuple[tuple[str, int, int], ...]] = []
         self._known = self._added = pa.array([], pa.string())
         self._again: list[str] = []
@@ -346,7 +346,7 @@ class DocumentAddition:
         futures = (self._executor.submit(reading.ids_of, reference) for reference in self._corpus.references)
         arrays = [*in_order(self._executor, futures), self._known]
         self._known = pa.concat_arrays(arrays)
-        self._added = added_ids(self._own_history, self._known)
+        self._added = added_ids(self._corpus_history, self._known)
         if history.kind not in TEXTS:
             counted = self._read_counted(paths, progress)
         else:
@@ -361,7 +361,7 @@ class DocumentAddition:
             counted = read_all(
                 self._executor, sources.blocks(history.kind, history.options), request, progress, self._judge
             )
-            earlier = (self._own_history.report, *self._own_history.appended)
+            earlier = (self._corpus_history.report, *self._corpus_history.appended)
             self.report = report_of(sources, counted, history, self._sides, earlier)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
         names = ids_of_numbers([part for numbering in self._numberings for part in numbering])
@@ -443,7 +443,7 @@ class DocumentAddition:
             return False
         pairs = zip(counted.notes, self._numberings, strict=True)
         ids = [ids_of_numbers(numbering) if note.ids is None else note.ids for note, numbering in pairs]
-        earlier = find_earlier(self._corpus.manifest, self._own_history, self._known, pa.concat_arrays(ids))
+        earlier = find_earlier(self._corpus.manifest, self._corpus_history, self._known, pa.concat_arrays(ids))
         if earlier is None:
             refuse_known(self._corpus, self._again)
         vocabulary, sieve = self._vocabulary(counted)
@@ -513,7 +513,7 @@ class DocumentAddition:
             sieve.cut(self._history.cuts, counted.documents, words)
         else:
             sieve.drop_frequent(self._history.cuts, self._history.frequent)
-            sieve.drop_named(NOT_IN_VOCABULARY, words, others=True)
+            sieve.drop_named(NOT_IN_VOCABULARY, words, inverted=True)
         fresh = sieve.retained & ~np.asarray(pc.is_in(spelled, value_set=words), dtype=bool)
         every = [*old.words, *spelled.filter(pa.array(fresh)).to_pylist()]
         place = pc.fill_null(
@@ -611,28 +611,28 @@ def append_with_report(
     return Added(manifest, adding.report, recorded, files)
 
 
-def _history_of(corpus: Corpus, own_history: History, paths: list[str], addition: Addition) -> History:
+def _history_of(corpus: Corpus, corpus_history: History, paths: list[str], addition: Addition) -> History:
     """Return the reading of new sources: the corpus's, as far as their format allows."""
-    kind, guesses = format_of(paths, addition.format, own_history.kind)
+    kind, guesses = format_of(paths, addition.format, corpus_history.kind)
     if kind == "vectors":
         raise OptionError(f"`format` {kind}: {corpus.url} is a corpus of documents")
-    if own_history.exploded:
+    if corpus_history.exploded:
         raise OptionError(
             f"{corpus.url}: its documents are segments made by `collapsium explode`; append to the original corpus, "
             "and explode that again"
         )
     segments = None if addition.headings is None else f"{HEADINGS}{addition.headings}"
-    require_named_again(corpus.url, own_history.options, addition.tokenizer, segments)
+    require_named_again(corpus.url, corpus_history.options, addition.tokenizer, segments)
     for name, value, recorded in (
-        ("tokenizer", addition.tokenizer, own_history.options.tokenizer),
-        ("headings", segments, own_history.options.segments),
+        ("tokenizer", addition.tokenizer, corpus_history.options.tokenizer),
+        ("headings", segments, corpus_history.options.segments),
     ):
         if value is not None and value != recorded:
             how = "without it" if recorded is None else f"with {recorded}"
             raise OptionError(
                 f"expected the value that {corpus.url} was made with, found {value}; it was made {how}", parameter=name
             )
-    history = history_for(own_history, kind)
-    options = with_guesses(replace(history.options, **layout_of(addition)), own_history.report.guesses)
+    history = history_for(corpus_history, kind)
+    options = with_guesses(replace(history.options, **layout_of(addition)), corpus_history.report.guesses)
     report = Report(guesses=guesses)
     return replace(history, options=replace(options, max_decompressed=addition.max_decompressed), report=report)

@@ -148,7 +148,7 @@ def documents_for(
     progress: Counting = silent,
 ) -> Iterator[NewDocuments]:
     """Open a corpus, or read texts like a model's documents: files of any format, or texts in memory."""
-    with _as_files(run, sources, reading or {}) as (paths, named, in_memory_here):
+    with _as_files(run, sources, reading or {}) as (paths, named, in_memory):
         arguments = [name for name, value in named.items() if value is not None]
         if len(paths) == 1 and is_corpus(paths[0]):
             if arguments:
@@ -161,7 +161,7 @@ def documents_for(
         recorded = recorded_reading(run)
         new = new_sources(paths, named)
         # Workers elsewhere do not see the temporary file of texts in memory.
-        executor = "threads" if in_memory_here and scheduler is not None and is_elsewhere(scheduler) else scheduler
+        executor = "threads" if in_memory and scheduler is not None and is_elsewhere(scheduler) else scheduler
         with temporary_folder(run, scheduler) as place:
             how: dict[str, Any] = {"scheduler": executor, "workers": workers, "tls": tls, "progress": progress}
             with as_headings(named):
@@ -248,9 +248,9 @@ def is_corpus(path: str) -> bool:
         return kind_of_name(path) is None and not any(letter in path for letter in "*?[")
     if not folder.is_folder():
         return False
-    ours = next((name for name in OURS if folder.exists(name)), None)
-    if ours is not None:
-        raise AbsentError(f"{folder.url}: expected a corpus or texts, found a folder with {ours}, but no {MANIFEST}")
+    record = next((name for name in OURS if folder.exists(name)), None)
+    if record is not None:
+        raise AbsentError(f"{folder.url}: expected a corpus or texts, found a folder with {record}, but no {MANIFEST}")
     return False
 
 
@@ -467,13 +467,13 @@ class TextReader:
         """Return the number of each word, or a negative code for words without a number."""
         known, outside = prepared.words, self._outside
         numbers = [known.get(word, outside.get(word)) for word in words]
-        others = [word for word, number in zip(words, numbers, strict=True) if number is None]
-        if others:
+        unknown = [word for word, number in zip(words, numbers, strict=True) if number is None]
+        if unknown:
             frequent = frozenset(prepared.history.frequent)
-            dropped = prepared.stops.dropped(pa.array(others, pa.string())).tolist()
+            dropped = prepared.stops.dropped(pa.array(unknown, pa.string())).tolist()
             kinds = {
                 word: LEFT_OUT if out or word in frequent else UNKNOWN
-                for word, out in zip(others, dropped, strict=True)
+                for word, out in zip(unknown, dropped, strict=True)
             }
             numbers = [kinds[word] if number is None else number for word, number in zip(words, numbers, strict=True)]
             if len(outside) + len(kinds) > MAX_REMEMBERED:

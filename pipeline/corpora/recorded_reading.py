@@ -49,7 +49,7 @@ def read_side_files(
         return None, options, None
     content = read_sides(files, options)
     names = Fields.of(options)
-    theirs = _columns(paths, kind, options)
+    document_columns = _columns(paths, kind, options)
     left = {}
     for flag, named_fields, pairs in (
         ("labels", options.labels, names.labels),
@@ -64,7 +64,7 @@ def read_side_files(
         left[flag] = tuple(
             text
             for text, (_, field) in zip(named_fields, pairs, strict=True)
-            if field not in content.fields or kind == "jsonl" or field in theirs
+            if field not in content.fields or kind == "jsonl" or field in document_columns
         )
     sides = Sides(content.files, guesses=content.guesses)
     record = SideFileColumns(tuple(sorted(sides.columns)), content.labels, content.covariates, options.id)
@@ -260,12 +260,12 @@ def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -
     return kind, guesses
 
 
-def _require_of_format(kind: str, arguments: Mapping[str, Any], others: Sequence[str]) -> None:
+def _require_of_format(kind: str, arguments: Mapping[str, Any], applicable: Sequence[str]) -> None:
     """Refuse the user's options of reading that do not apply to a format without texts."""
     if kind in TEXTS:
         return
     having = "has vectors" if kind == "vectors" else "has word counts"
-    allowed = (*others, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
+    allowed = (*applicable, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
     for name, value in arguments.items():
         if name in READING and name not in allowed and value is not False and value not in (None, ()):
             flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name

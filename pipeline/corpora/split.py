@@ -86,14 +86,14 @@ def split(
 def _held(options: SplitOptions) -> Held | None:
     """Return the held-out documents; None if tokens or labels are held out."""
     if options.drop_labels is not None:
-        others = {
+        conflicting = {
             "documents": options.documents,
             "fraction": options.fraction is not None,
             "folds": options.folds is not None,
         }
-        other = next((name for name, value in others.items() if value), None)
-        if other is not None:
-            raise OptionError("not allowed with `drop_labels`, which splits labels only", other)
+        conflict = next((name for name, value in conflicting.items() if value), None)
+        if conflict is not None:
+            raise OptionError("not allowed with `drop_labels`, which splits labels only", conflict)
         return None
     if options.field is not None:
         raise OptionError(f"{options.field} requires `drop_labels`, a probability in (0, 1)", "field")

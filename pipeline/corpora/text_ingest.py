@@ -352,7 +352,7 @@ def _pruned(
     if fixed is not None:
         words = pa.array(fixed, pa.string())
         keys = pa.array(lookup_keys(fixed, rule), pa.string())
-        sieve.drop_named(NOT_IN_VOCABULARY, keys, others=True)
+        sieve.drop_named(NOT_IN_VOCABULARY, keys, inverted=True)
         place = np.asarray(pc.fill_null(pc.index_in(keys, value_set=spelled), -1), dtype=np.int64)
         place[stops.dropped(keys)] = -1
         documents, tokens = (np.append(counts, 0)[place] for counts in (documents, tokens))

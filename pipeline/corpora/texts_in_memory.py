@@ -154,9 +154,9 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
     name = next(iter(fields))
     columns = _columns_of(texts)
     if columns is None:
-        others = [field for field in fields if field != name]
-        if others:
-            raise OptionError(f"expected a frame with the column {others[0]!r}, found texts alone", fields[others[0]])
+        further = [field for field in fields if field != name]
+        if further:
+            raise OptionError(f"expected a frame with the column {further[0]!r}, found texts alone", fields[further[0]])
         return pa.table({name: _texts(texts, name)})
     names, column_of = columns
     _require_columns(names, fields)

@@ -274,7 +274,7 @@ class RunCheckpointer(Checkpointer):
         self.last, self._writing = None, {}
         iterations, faults = self._run.checkpoints.candidates()
         for iteration in iterations:
-            own_faults, sound = self._examine(iteration)
+            checkpoint_faults, sound = self._examine(iteration)
             if sound is not None:
                 record, state = sound
                 for fault in faults:
@@ -286,7 +286,7 @@ class RunCheckpointer(Checkpointer):
                 self._iteration, self._saved_at = iteration, time.monotonic()
                 self.last = Snapshot(state, Progress(score=None, **record.progress), dict(record.previous))
                 return self.last
-            faults += own_faults
+            faults += checkpoint_faults
         if faults:
             raise DamagedError(
                 self._run.folder.url,

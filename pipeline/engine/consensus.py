@@ -268,9 +268,9 @@ def _round(
     mean: Sequence[JoinedModel], models: Sequence[JoinedModel], corpus: Corpus, executor: Executor, at_a_time: int
 ) -> tuple[list[JoinedModel], float]:
     """Match the models to the mean of others, some at a time; return them, and the mean overlap of their words."""
-    most = max(len(model.topics) for model in models)
-    tasks = max(min(at_a_time, int(OVERLAP_BYTES / (8 * most * most))), 1)
-    width = max(int(OVERLAP_BYTES / (8 * most * most * tasks)), 1)
+    max_topics = max(len(model.topics) for model in models)
+    tasks = max(min(at_a_time, int(OVERLAP_BYTES / (8 * max_topics * max_topics))), 1)
+    width = max(int(OVERLAP_BYTES / (8 * max_topics * max_topics * tasks)), 1)
     blocks, every = range(len(Model(models[0].url).blocks)), max(-(-corpus.manifest.documents // MATCHED_DOCUMENTS), 1)
     # Models of the stochastic schedule have no proportions of their documents.
     fitted = all(Model(model.url).fitted for model in models)

@@ -231,8 +231,8 @@ def plan(request: Request, place: Place) -> Plan:
     """Estimate the resources of a requested fit in a place."""
     sizes = _sizes(request, place)
     sweeps = 1 if place.scheduler == "serial" else SWEEPS_PER_WORKER * place.processes * place.threads
-    most_members = min(max(sizes.models.restarts, 1), -(-sweeps // max(len(sizes.manifest.shards), 1)))
-    for members in range(most_members, 0, -1):
+    max_members = min(max(sizes.models.restarts, 1), -(-sweeps // max(len(sizes.manifest.shards), 1)))
+    for members in range(max_members, 0, -1):
         in_memory = _plan(sizes, members, spilled=0)
         if in_memory.needed <= place.usable:
             return in_memory
@@ -349,8 +349,8 @@ class FitSizes:
             uses = 1 + (self.held.pairs > 0)
             rows = (processes - 1) * uses * self.block_share * footprint.shown * self.vocabulary
             return rows + (footprint.delta * self.words if processes > 1 else 0.0)
-        shards_each = -(-len(self.manifest.shards) // processes)
-        words: float = min(self.words * float(shards_each) ** self.growth, self.vocabulary)
+        process_shards = -(-len(self.manifest.shards) // processes)
+        words: float = min(self.words * float(process_shards) ** self.growth, self.vocabulary)
         changes = footprint.change_share * words
         sums = footprint.sum_share * self.vocabulary
         return (processes - 1) / processes * footprint.delta * (changes + sums)
@@ -361,15 +361,15 @@ class FitSizes:
         Between their sweeps, `spilled` shards are in scratch files.
         """
         footprint, processes, words, blocks = self.footprint, self.processes, self.words, self.blocks
-        shards_each = -(-len(self.manifest.shards) // processes)
-        tasks = min(self.place.threads, max(shards_each, 1) * members)
+        process_shards = -(-len(self.manifest.shards) // processes)
+        tasks = min(self.place.threads, max(process_shards, 1) * members)
         largest = max((row.pairs for row in self.manifest.shards), default=0)
         rows, shown = footprint.rows * self.vocabulary, footprint.shown * self.vocabulary
         block_share = self.block_share
         # The sum of a group, the deltas to be added to it, the sum being made, and the sums of the groups before.
-        groups, alone = max(shards_each / GROUP_SHARDS, 1), waiting_deltas(self.vocabulary, footprint)
+        groups, alone = max(process_shards / GROUP_SHARDS, 1), waiting_deltas(self.vocabulary, footprint)
         waiting = max(alone, most_from_elsewhere(len(self.manifest.shards), processes))
-        deltas = min(shards_each + 1, waiting + tasks + 1 + math.ceil(math.log2(groups)))
+        deltas = min(process_shards + 1, waiting + tasks + 1 + math.ceil(math.log2(groups)))
         changes = members * deltas * footprint.delta * words
         reading = READ_PAIR if self.manifest.vectors is None else READ_VALUE
         on_disk, resident = spilled > 0, self.resident_share(spilled)
@@ -398,10 +398,10 @@ class FitSizes:
             "saving the model": _after(swept, tasks * PROPORTION_COPIES * saved, saved),
             "local states": members * (2 * local + first) / processes,
         }
-        started, one_local = self.started(tasks), 2 * local / processes
+        started, task_local = self.started(tasks), 2 * local / processes
         # The memory of local states is fetched as shards are read, so that a start is computed beside it, but for
         # the memory of other members that begin at the same time. The first local states replace sweeps.
-        computed = max(started.computed, members * started.computed - (members - 1) * one_local)
+        computed = max(started.computed, members * started.computed - (members - 1) * task_local)
         begun = members * (started.begun + started.held / processes) + tasks * self._copied()
         free = members * first / processes
         memory["the start"] = max(computed - free - swept, begun - free - sweeping, 0.0)
@@ -476,7 +476,7 @@ class FitSizes:
 
     def _held(self, settings: ClusterSettings) -> float:
         """Return the bytes of the documents' proportions."""
-        return HELD_SHARE * min(self.topics, settings.most_shares) * self.manifest.documents
+        return HELD_SHARE * min(self.topics, settings.max_shares) * self.manifest.documents
 
     def matching(self, memory: dict[str, float]) -> tuple[int, float]:
         """Return the tasks of a process that compare topics of several models at a time, and their bytes.

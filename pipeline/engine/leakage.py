@@ -176,11 +176,11 @@ def require_new_documents(
         )
 
 
-def _spread(items: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most `most` items of a sequence, at equal distances."""
+def _spread(items: Sequence[T], limit: int) -> Sequence[T]:
+    """Return at most `limit` items of a sequence, at equal distances."""
     if not items:
         return []
-    return [items[index] for index in sorted({int(index) for index in np.linspace(0, len(items) - 1, most)})]
+    return [items[index] for index in sorted({int(index) for index in np.linspace(0, len(items) - 1, limit)})]
 
 
 def _fingerprints(documents: Documents, numbers: Sequence[int], *, labelled: bool) -> dict[str, bytes]:

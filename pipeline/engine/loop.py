@@ -382,12 +382,12 @@ class Fit:
         scored = submit(tasks.scored_rows) if due.scored and problem.heldout else []
         swept = submit(tasks.swept_rows) if due.swept else []
         shard_processes = sorted({problem.process_of(number) for number in range(len(problem.shards))})
-        others = [process for process in shard_processes if {process} != set(processes)]
+        without_rows = [process for process in shard_processes if {process} != set(processes)]
         prefetched = [
             executor.submit(tasks.prefetch, rows, process=process)
             for rows in (scored, swept)
             if rows
-            for process in others
+            for process in without_rows
         ]
         return BlockRows(swept, scored, prefetched)
 
@@ -646,7 +646,7 @@ class _Sums:
     """
 
     def __init__(self, executor: Executor, waiting: int = 1) -> None:
-        self._executor, self._most_waiting, self._count = executor, waiting, 0
+        self._executor, self._max_waiting, self._count = executor, waiting, 0
         self._group: Summand | None = None
         self._process = 0  # of the group's sum
         self._from_elsewhere = False  # whether the sum is from another process
@@ -665,7 +665,7 @@ class _Sums:
             self._waiting, self._process, self._from_elsewhere = [delta], process, True
         else:
             self._waiting.append(delta)
-        if len(self._waiting) >= self._most_waiting and not self._from_elsewhere:
+        if len(self._waiting) >= self._max_waiting and not self._from_elsewhere:
             self._add_waiting()
         if self._count % GROUP_SHARDS:
             return

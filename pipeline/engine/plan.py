@@ -191,8 +191,8 @@ def exchange_advice(sweeping: float, exchanging: float, machines: int, sweeps: i
     compared = f"the exchange takes {ratio:.1f} times as long as the sweeps ({exchanging:.3g} and {swept:.3g} s)"
     if ratio > machines - 1:
         return f"{compared}: one of the {machines} worker processes alone would take less"
-    most = balancing_sweeps(sweeping, exchanging)
-    return f"{compared}: `local_sweeps` {most} would balance them, where each sweep gains a little less"
+    balancing = balancing_sweeps(sweeping, exchanging)
+    return f"{compared}: `local_sweeps` {balancing} would balance them, where each sweep gains a little less"
 
 
 @dataclass(frozen=True, repr=False)

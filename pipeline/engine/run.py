@@ -503,12 +503,12 @@ class Ensemble:
         for iteration in checkpoints.candidates()[0]:
             checkpoint = checkpoints.at(iteration)
             try:
-                faults_here = part_faults(checkpoint, checkpoint.record(), self._executor)
+                checkpoint_faults = part_faults(checkpoint, checkpoint.record(), self._executor)
             except DamagedError as error:
-                faults_here = [str(error)]
-            if not faults_here:
+                checkpoint_faults = [str(error)]
+            if not checkpoint_faults:
                 return True
-            faults += faults_here
+            faults += checkpoint_faults
         if faults:
             self._log.notice(f"no checkpoint of the consensus is complete: {faults[0]}; its members are joined again")
             self._discard_consensus()

@@ -41,7 +41,9 @@ def matched_names(folder: Folder, before: Folder) -> dict[int, TopicName]:
 
 def _handed_down(same: dict[int, int], known: dict[int, TopicName]) -> dict[int, TopicName]:
     """Return the names of topics under the ids of those that match them."""
-    return {ours: known[theirs].model_copy(update={"id": ours}) for ours, theirs in same.items() if theirs in known}
+    return {
+        topic: known[matched].model_copy(update={"id": topic}) for topic, matched in same.items() if matched in known
+    }
 
 
 @dataclass(frozen=True)

@@ -158,22 +158,22 @@ def _summarise(
     return replace(summary, segmented=segmented)
 
 
-def _added(total: ShardSummary, other: ShardSummary, examples: int) -> ShardSummary:
+def _added(total: ShardSummary, addition: ShardSummary, examples: int) -> ShardSummary:
     """Merge the summary of the shards so far with the next shard's."""
-    topics = max(total.largest.size, other.largest.size)
+    topics = max(total.largest.size, addition.largest.size)
     largest, sums = np.zeros(topics, dtype=np.int64), np.zeros(topics)
-    for part in (total, other):
+    for part in (total, addition):
         largest[: part.largest.size] += part.largest
         sums[: part.sums.size] += part.sums
     fields = dict(total.fields)
-    for name, labelled in other.fields.items():
+    for name, labelled in addition.fields.items():
         fields[name] = fields[name] + labelled if name in fields else labelled
-    candidates = Candidates.join([total.candidates, other.candidates]).best(examples)
-    segmented = most_segmented([*total.segmented, *other.segmented], MOST_SEGMENTED)
-    dates = total.dates or other.dates
-    if total.dates is not None and other.dates is not None:
-        dates = total.dates + other.dates
-    return ShardSummary(total.documents + other.documents, largest, candidates, fields, segmented, dates, sums)
+    candidates = Candidates.join([total.candidates, addition.candidates]).best(examples)
+    segmented = most_segmented([*total.segmented, *addition.segmented], MOST_SEGMENTED)
+    dates = total.dates or addition.dates
+    if total.dates is not None and addition.dates is not None:
+        dates = total.dates + addition.dates
+    return ShardSummary(total.documents + addition.documents, largest, candidates, fields, segmented, dates, sums)
 
 
 def _shown(model: Model) -> Ints:
@@ -299,8 +299,8 @@ def _read(reference: ShardReference, rows: Ints) -> list[tuple[str, str | None, 
         low, high = int(documents.offsets[row]), int(documents.offsets[row + 1])
         words, counts = documents.words[low:high].astype(np.int64), documents.counts[low:high].astype(np.int64)
         if words.size > CANDIDATE_WORDS:
-            most = np.sort(np.argsort(-counts, kind="stable")[:CANDIDATE_WORDS])
-            words, counts = words[most], counts[most]
+            frequent = np.sort(np.argsort(-counts, kind="stable")[:CANDIDATE_WORDS])
+            words, counts = words[frequent], counts[frequent]
         title = None if titles is None else titles[row].as_py()
         read.append((documents.ids[row].as_py(), title and title[:TITLE_LETTERS], words, counts))
     return read

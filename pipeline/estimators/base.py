@@ -189,11 +189,11 @@ def annotated_source(X: Any, layer: str | None, binarise: bool, fractional: str)
     return AnnotatedSource(X, ReadOptions(layer=layer, binarise=binarise, word_rule=RULE))
 
 
-def document_chunks(X: Any, most: int, fractional: str, first: int = 0) -> Iterator[Documents]:
+def document_chunks(X: Any, size: int, fractional: str, first: int = 0) -> Iterator[Documents]:
     """Yield the rows of a checked matrix, numbered from `first`, as chunks of documents."""
-    rows = most if scipy.sparse.issparse(X) else min(most, max(CELLS // X.shape[1], 1))
+    rows = size if scipy.sparse.issparse(X) else min(size, max(CELLS // X.shape[1], 1))
     parts = (_documents(X[row : row + rows], first + row, fractional) for row in range(0, X.shape[0], rows))
-    return regrouped(parts, most)
+    return regrouped(parts, size)
 
 
 def fields_of_metadata(metadata: object, names: Sequence[str]) -> dict[str, pa.Array]:
@@ -249,17 +249,17 @@ def _require_rows(extras: Mapping[str, pa.Array], documents: int) -> None:
         )
 
 
-def regrouped(parts: Iterable[Documents], most: int) -> Iterator[Documents]:
-    """Yield documents in chunks of `most`."""
+def regrouped(parts: Iterable[Documents], size: int) -> Iterator[Documents]:
+    """Yield documents in chunks of `size`."""
     waiting: list[Documents] = []
     count = 0
     for documents in parts:
         waiting.append(documents)
         count += len(documents)
-        while count >= most:
+        while count >= size:
             joined = Documents.join(waiting)
-            yield joined.slice(0, most)
-            waiting, count = [joined.slice(most, count)], count - most
+            yield joined.slice(0, size)
+            waiting, count = [joined.slice(size, count)], count - size
     if count:
         yield Documents.join(waiting)
 
@@ -286,7 +286,7 @@ class RowReading(NamedTuple):
     fractional: str
     estimator: str  # Name of the class, for errors
 
-    def chunks(self, block: Any, most: int, first: int = 0, where: str = "") -> Iterator[Documents]:
+    def chunks(self, block: Any, size: int, first: int = 0, where: str = "") -> Iterator[Documents]:
         """Yield the rows of a block, numbered from `first`, as chunks of documents; `where` is the block in errors."""
         if block.shape[1:] != (self.columns,):
             raise InputError("X", f"expected {self.columns} columns, found {block.shape[1]}", where)
@@ -294,7 +294,7 @@ class RowReading(NamedTuple):
             return
         checked = check_array(block, **CHECKS, estimator=self.estimator, input_name="X")
         try:
-            yield from document_chunks(checked, most, self.fractional, first)
+            yield from document_chunks(checked, size, self.fractional, first)
         except InputError as error:
             raise InputError(error.path, error.expected, ", ".join(filter(None, (where, error.where)))) from None
 
@@ -612,19 +612,19 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         if hasattr(self, name):
             delattr(self, name)
 
-    def _chunks_of(self, X: Any, most: int, *, reset: bool = False) -> Iterator[Documents]:
-        """Yield the documents of a matrix in chunks of `most`, or a corpus's documents by shards."""
+    def _chunks_of(self, X: Any, size: int, *, reset: bool = False) -> Iterator[Documents]:
+        """Yield the documents of a matrix in chunks of `size`, or a corpus's documents by shards."""
         corpus, source = as_corpus(X), self._annotated(X)
         if source is not None:
             if reset:
                 self._words, self.n_features_in_ = source.words(), len(source.words())
             self._require_words(source.words())
-            yield from regrouped(source.documents(), most)
+            yield from regrouped(source.documents(), size)
             return
         if corpus is None:
             if reset:
                 self._words = None
-            yield from document_chunks(validated(self, X, reset=reset), most, self.fractional)
+            yield from document_chunks(validated(self, X, reset=reset), size, self.fractional)
             return
         if reset:
             self._remember(corpus)

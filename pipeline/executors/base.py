@@ -264,14 +264,14 @@ class SerialExecutor(ProcessExecutor):
         """Do nothing: no thread or process was started."""
 
 
-def in_order(executor: Executor, futures: Iterable[Future[T]], most: int | None = None) -> Iterator[T]:
+def in_order(executor: Executor, futures: Iterable[Future[T]], max_waiting: int | None = None) -> Iterator[T]:
     """Yield the results of tasks in order, with a bounded number of submitted tasks."""
-    if most is None:
-        most = 1 if executor.workers == 1 else TASKS_PER_WORKER * executor.workers
+    if max_waiting is None:
+        max_waiting = 1 if executor.workers == 1 else TASKS_PER_WORKER * executor.workers
     waiting: deque[Future[T]] = deque()
     for future in futures:
         waiting.append(future)
-        if len(waiting) >= most:
+        if len(waiting) >= max_waiting:
             yield executor.collect([waiting.popleft()])[0]
     while waiting:
         yield executor.collect([waiting.popleft()])[0]

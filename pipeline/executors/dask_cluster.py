@@ -275,9 +275,9 @@ def _warn_if_exposed(client: distributed.Client, watch: Watch) -> None:
         name for name, urls in listening.items() if any(urlsplit(url).hostname in ALL_INTERFACES for url in urls)
     ]
     if exposed:
-        others = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
+        more = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
         watch.notice(
-            f"{exposed[0]}{others} listens on all interfaces without TLS: whoever reaches it can run code there; start "
+            f"{exposed[0]}{more} listens on all interfaces without TLS: whoever reaches it can run code there; start "
             "schedulers and workers with --host or certificates (docs/howto/clusters.md, 'Restrict who can connect')"
         )
 

@@ -75,8 +75,8 @@ def _stop(client: distributed.Client, futures: Sequence[distributed.Future]) -> 
 @contextlib.contextmanager
 def _threads() -> Iterator[None]:
     """Let Dask's threads, if it uses them, end before an error is raised, as they may still write files."""
-    others = dask.config.get("scheduler", None) not in (None, "threads", "threading")
-    if others or dask.config.get("pool", None) is not None:
+    has_other_scheduler = dask.config.get("scheduler", None) not in (None, "threads", "threading")
+    if has_other_scheduler or dask.config.get("pool", None) is not None:
         yield
         return
     with ThreadPoolExecutor(dask.config.get("num_workers", None) or CPU_COUNT) as pool, dask.config.set(pool=pool):
@@ -286,7 +286,7 @@ def _other_columns(columns: Sequence[object], expected: Sequence[object]) -> str
     if list(columns) == list(expected):
         return None
     pairs = zip(columns, expected, strict=False)
-    return next((f"{other!r} for {name!r}" for other, name in pairs if other != name), str(len(columns)))
+    return next((f"{column!r} for {name!r}" for column, name in pairs if column != name), str(len(columns)))
 
 
 def _stacked(items: Iterable[Collection], width: int) -> Collection:

@@ -68,7 +68,7 @@ class _Release(distributed.WorkerPlugin):  # type: ignore[misc]
         self._left = False
         self.name = f"collapsium-release-{key}"
 
-    def transition(self, key: distributed.worker.Key, start: str, finish: str, **others: object) -> None:  # noqa: ARG002
+    def transition(self, key: distributed.worker.Key, start: str, finish: str, **context: object) -> None:  # noqa: ARG002
         """Call the function when the result is released; remove the plugin once the worker has called all plugins."""
         # A result is often released and then forgotten.
         if key == self._key and finish in ("released", "forgotten") and not self._left:

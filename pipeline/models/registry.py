@@ -88,10 +88,10 @@ def recorded_options(family: str, options: Mapping[str, object]) -> FamilyOption
 
 
 def make_options(
-    family: str, options: Mapping[str, object], others: Iterable[str] = (), *, drawing: bool = False
+    family: str, options: Mapping[str, object], further_options: Iterable[str] = (), *, drawing: bool = False
 ) -> FamilyOptions:
     """Check a family's options, as a user gives them, for fits or for `drawing` a corpus."""
-    checked = _checked(family, options, others, None)
+    checked = _checked(family, options, further_options, None)
     drawn = {} if drawing else dict.fromkeys(checked.drawn, "`simulate`")
     for name, applies in {**checked.unused, **drawn}.items():
         if getattr(checked, name) != type(checked).model_fields[name].default:
@@ -100,21 +100,23 @@ def make_options(
 
 
 def changed_options(
-    family: str, before: FamilyOptions, changes: Mapping[str, object], others: Iterable[str]
+    family: str, before: FamilyOptions, changes: Mapping[str, object], further_options: Iterable[str]
 ) -> FamilyOptions:
     """Check the options of an earlier fit, some of which a user gives anew; see `make_options`."""
     changes = present_names(changes, former_names(type(before)), warn_renamed)
-    return _checked(family, {**before.model_dump(), **changes}, others, None)
+    return _checked(family, {**before.model_dump(), **changes}, further_options, None)
 
 
-def _checked(family: str, options: Mapping[str, object], others: Iterable[str], context: str | None) -> FamilyOptions:
+def _checked(
+    family: str, options: Mapping[str, object], further_options: Iterable[str], context: str | None
+) -> FamilyOptions:
     declared = load_family(family).Options
     notice = None if context == RECORDED else warn_renamed
     options = present_names(options, former_names(declared), notice)
     options = {name: python_value(value) for name, value in options.items()}
     for name in options:
         if name not in declared.model_fields:
-            near = elsewhere(name) or suggestion(name, (*declared.model_fields, *others))
+            near = elsewhere(name) or suggestion(name, (*declared.model_fields, *further_options))
             raise OptionError(f"unknown option '{name}' of family '{family}'{near}")
     try:
         return declared.model_validate(dict(options), context=context)

@@ -17,9 +17,9 @@ MIN_EXPECTED_TOKENS = 0.5  # Expected count below which a topic counts as empty
 MAX_IDENTITY_DISTANCE = 0.6  # Largest Hellinger distance
 
 
-def matched(reference: Model, other: Model) -> list[tuple[int, int, float]]:
+def matched(reference: Model, model: Model) -> list[tuple[int, int, float]]:
     """Match the topics of two models one to one, with the smallest sum of distances."""
-    return list(zip(*_assigned(distances(reference, other), occupied(reference), occupied(other)), strict=True))
+    return list(zip(*_assigned(distances(reference, model), occupied(reference), occupied(model)), strict=True))
 
 
 def occupied(model: Model) -> Ints:
@@ -29,14 +29,14 @@ def occupied(model: Model) -> Ints:
     return np.sort(described.ids[tokens >= MIN_EXPECTED_TOKENS])
 
 
-def distances(first: Model, other: Model) -> Floats:
+def distances(first: Model, second: Model) -> Floats:
     """Return the Hellinger distances of two models' topics, sqrt(1 - sum_w sqrt(phi_kw phi_lw))."""
     overlap: Floats | None = None
     # Words that were added to the vocabulary of one of the models are left out.
-    words = min(first.record.blocks[-1], other.record.blocks[-1])
-    cuts = sorted(cut for cut in {*first.record.blocks, *other.record.blocks} if cut < words)
+    words = min(first.record.blocks[-1], second.record.blocks[-1])
+    cuts = sorted(cut for cut in {*first.record.blocks, *second.record.blocks} if cut < words)
     for low, high in zip(cuts, [*cuts[1:], words], strict=True):
-        parts = [np.sqrt(_probability(model, low, high)) for model in (first, other)]
+        parts = [np.sqrt(_probability(model, low, high)) for model in (first, second)]
         part_overlap = parts[0].T @ parts[1]
         overlap = part_overlap if overlap is None else overlap + part_overlap
     if overlap is None:
@@ -57,12 +57,12 @@ def _probability(model: Model, low: int, high: int) -> Floats:
 def same_topics(model: Model, before: Model) -> dict[int, int]:
     """Return the topics of an earlier model that live on in a later one."""
     apart = distances(model, before)
-    ours, theirs = occupied(model), occupied(before)
-    both = np.intersect1d(ours, theirs)
-    same = {int(topic): int(topic) for topic in both if apart[topic, topic] <= MAX_IDENTITY_DISTANCE}
-    rest = [np.setdiff1d(ids, list(same)) for ids in (ours, theirs)]
-    pairs = zip(*_assigned(apart, *rest), strict=True)
-    return same | {topic: other for topic, other, distance in pairs if distance <= MAX_IDENTITY_DISTANCE}
+    topics, earlier = occupied(model), occupied(before)
+    shared = np.intersect1d(topics, earlier)
+    same = {int(topic): int(topic) for topic in shared if apart[topic, topic] <= MAX_IDENTITY_DISTANCE}
+    unmatched = [np.setdiff1d(ids, list(same)) for ids in (topics, earlier)]
+    pairs = zip(*_assigned(apart, *unmatched), strict=True)
+    return same | {topic: match for topic, match, distance in pairs if distance <= MAX_IDENTITY_DISTANCE}
 
 
 def lasting_ids(model: Model, before: Model) -> dict[int, int]:
@@ -71,20 +71,20 @@ def lasting_ids(model: Model, before: Model) -> dict[int, int]:
     A topic that lives on has the id that it had. A new topic keeps its id, unless a topic of the earlier model had it:
     then it gets the first that neither has.
     """
-    same, ours = same_topics(model, before), occupied(model).tolist()
+    same, topics = same_topics(model, before), occupied(model).tolist()
     taken = set(occupied(before).tolist())
-    ids = {topic: same.get(topic, topic) for topic in ours if topic in same or topic not in taken}
+    ids = {topic: same.get(topic, topic) for topic in topics if topic in same or topic not in taken}
     free = (number for number in itertools.count() if number not in taken and number not in ids.values())
-    for topic in ours:
+    for topic in topics:
         if topic not in ids:
             ids[topic] = next(free)
     return ids
 
 
-def _assigned(apart: Floats, ours: Ints, theirs: Ints) -> tuple[list[int], list[int], list[float]]:
+def _assigned(apart: Floats, first: Ints, second: Ints) -> tuple[list[int], list[int], list[float]]:
     """Return the ids of topics matched one to one with the smallest sum of distances, and their distances."""
     from scipy import optimize
 
-    selected = apart[np.ix_(ours, theirs)]
+    selected = apart[np.ix_(first, second)]
     rows, columns = optimize.linear_sum_assignment(selected)
-    return ours[rows].tolist(), theirs[columns].tolist(), selected[rows, columns].tolist()
+    return first[rows].tolist(), second[columns].tolist(), selected[rows, columns].tolist()

@@ -54,7 +54,7 @@ class Stability(NamedTuple):
     support: int  # Number of the fits whose match is the same topic, at most `IdentityRule.max_distance` away
 
 
-def stability(reference: Model, others: Sequence[Model]) -> dict[int, Stability]:
+def stability(reference: Model, fits: Sequence[Model]) -> dict[int, Stability]:
     """Return the stability of a model's topics over other fits to the same vocabulary.
 
     Topics are matched one to one, with the smallest sum of Hellinger distances between their word probabilities. A
@@ -62,16 +62,16 @@ def stability(reference: Model, others: Sequence[Model]) -> dict[int, Stability]
     tokens are left out.
     """
     ids = occupied(reference)
-    if not others or not ids.size:
+    if not fits or not ids.size:
         return {}
     distance, support = np.zeros(ids.size), np.zeros(ids.size, dtype=np.int64)
-    for other in others:
+    for fit in fits:
         nearest = np.ones(ids.size)
-        for topic, _, apart in matched(reference, other):
+        for topic, _, apart in matched(reference, fit):
             nearest[np.searchsorted(ids, topic)] = apart
         distance += nearest
         support += nearest <= MAX_IDENTITY_DISTANCE
-    values = (1.0 - distance / len(others)).tolist()
+    values = (1.0 - distance / len(fits)).tolist()
     return {
         topic: Stability(*measures) for topic, *measures in zip(ids.tolist(), values, support.tolist(), strict=True)
     }
@@ -169,9 +169,9 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     """
     if isinstance(words, bool) or not isinstance(words, (int, np.integer)) or words < 1:
         raise OptionError(f"expected a whole number, 1 or more, found {words!r}", "words")
-    model, others = _with_others(run)
+    model, fits = _with_others(run)
     described = _titled(describe(model, words, ranking), model.topic_names)
-    stable = {} if described.signed else stability(model, others)
+    stable = {} if described.signed else stability(model, fits)
     shape = None if described.parent is None else shape_of(described.ids, described.parent, described.share)
     tokens = described.share if shape is None else shape.below
     rows = np.arange(described.ids.size) if shape is None else shape.rows
@@ -276,8 +276,8 @@ def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:
     if model.members:
         return model, list(model.members)
     if restarts:
-        first, *others = [Model(restart.folder.url) for _, restart in restarts]
-        return first, others
+        first, *restarted = [Model(restart.folder.url) for _, restart in restarts]
+        return first, restarted
     # The last sample is the model itself.
     return model, [Model(sample.url) for sample in samples_of(run)[:-1]]
 

@@ -67,8 +67,8 @@ class Following:
         """Return whether the run exists."""
         if self._run.exists():
             return True
-        others = [name for name in self._run.folder.names() if name not in (RECORD, "lock") and name[:1] != "."]
-        if others:
+        unexpected = [name for name in self._run.folder.names() if name not in (RECORD, "lock") and name[:1] != "."]
+        if unexpected:
             raise AbsentError(f"{self.url}: not a run, it has no {RECORD}")
         return False
 

@@ -168,21 +168,21 @@ def separate(places: Floats, radii: Floats, iterations: int = 1000) -> Floats:
     for iteration in range(iterations):
         pairs = cKDTree(places).query_pairs(reach, output_type="ndarray")
         pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
-        first, other = pairs[:, 0], pairs[:, 1]
-        between = places[other] - places[first]
+        first, second = pairs[:, 0], pairs[:, 1]
+        between = places[second] - places[first]
         length = np.hypot(between[:, 0], between[:, 1])
-        lacking = radii[first] + radii[other] - length
+        lacking = radii[first] + radii[second] - length
         close = lacking > 1e-9
         if not close.any():
             break
-        first, other, between, length, lacking = (x[close] for x in (first, other, between, length, lacking))
+        first, second, between, length, lacking = (x[close] for x in (first, second, between, length, lacking))
         # Circles with the same centre move in directions that differ between pairs: multiples of the golden angle.
-        angle = 2.399963 * (first + other)
+        angle = 2.399963 * (first + second)
         same = length < 1e-9
         between[same] = np.stack([np.cos(angle[same]), np.sin(angle[same])], axis=1)
         step = between / np.where(same, 1.0, length)[:, None] * (0.5 * lacking + 1e-6 * reach)[:, None]
         for axis in (0, 1):
-            places[:, axis] += np.bincount(other, step[:, axis], len(places)) - np.bincount(
+            places[:, axis] += np.bincount(second, step[:, axis], len(places)) - np.bincount(
                 first, step[:, axis], len(places)
             )
         if iteration % 50 == 49:

@@ -164,10 +164,10 @@ def _boxes(point: Point, width: float, height: float, plane: Placement) -> Itera
         yield (left, top, left + width, top + height), distance
 
 
-def _shared(box: Box, others: Floats) -> Floats:
+def _shared(box: Box, boxes: Floats) -> Floats:
     """Return the area of a box's intersection with each of the other boxes."""
-    wide = np.minimum(box[2], others[:, 2]) - np.maximum(box[0], others[:, 0])
-    tall = np.minimum(box[3], others[:, 3]) - np.maximum(box[1], others[:, 1])
+    wide = np.minimum(box[2], boxes[:, 2]) - np.maximum(box[0], boxes[:, 0])
+    tall = np.minimum(box[3], boxes[:, 3]) - np.maximum(box[1], boxes[:, 1])
     return np.asarray(np.maximum(wide, 0.0) * np.maximum(tall, 0.0))
 
 

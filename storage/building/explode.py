@@ -27,14 +27,14 @@ def segment_summary(corpus: Corpus) -> JsonObject:
     """Count the segments of a corpus."""
     if COLUMN not in corpus.manifest.fields:
         return {}
-    count = empty = most = 0
+    count = empty = longest = 0
     for reference in corpus.references:
         column = _column(reference.further(), reference)
         lengths = np.diff(segment_bounds(column))
         count, empty = count + lengths.size, empty + int((lengths == 0).sum())
-        most = max(most, int(segment_counts(column).max(initial=0)))
+        longest = max(longest, int(segment_counts(column).max(initial=0)))
     mean = count / max(corpus.manifest.documents, 1)
-    return {"segments": {"count": count, "empty": empty, "mean": mean, "most": most}}
+    return {"segments": {"count": count, "empty": empty, "mean": mean, "most": longest}}
 
 
 def _column(extras: Mapping[str, pa.Array], reference: ShardReference) -> pa.Array:

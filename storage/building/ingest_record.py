@@ -107,8 +107,8 @@ class Report(ShortRepr):
         if dates.ambiguous and not any(guess.option == "date_order" for guess in self.guesses):
             orders = [repr(text) for text in (dates.day_first_example, dates.month_first_example) if text]
             why = f"; {' and '.join(orders)} have different orders" if len(orders) > 1 else ""
-            such = f"with an ambiguous date, such as {dates.example!r}"
-            lines.append(f"{_documents(dates.ambiguous)} {such}, of which only the year counts (`date_order`){why}")
+            remark = f"with an ambiguous date, such as {dates.example!r}"
+            lines.append(f"{_documents(dates.ambiguous)} {remark}, of which only the year counts (`date_order`){why}")
         return lines
 
     @property
@@ -215,10 +215,10 @@ def _reading_of(record: Mapping[str, object]) -> ReadOptions:
     present = {recorded: name for name, recorded in RECORDED_AS.items()}
     options = _read(ReadOptions, {present.get(name, name): record[name] for name in record if name != "format"})
     limits = (("min_characters", 0, MAX_CHARACTERS), ("index_base", 0, 1), ("word_rule", FIRST_RULE, RULE))
-    for name, least, most in limits:
+    for name, smallest, largest in limits:
         value = getattr(options, name)
-        if value is not None and not least <= value <= most:
-            raise ValueError(f"expected {name} from {least} to {most}, found {value}")
+        if value is not None and not smallest <= value <= largest:
+            raise ValueError(f"expected {name} from {smallest} to {largest}, found {value}")
     return options
 
 

@@ -66,8 +66,8 @@ def summary(corpus: Corpus) -> JsonObject:
 def _figures(values: npt.NDArray[np.float64]) -> JsonObject:
     if not values.size:
         return {"documents": 0, "least": None, "most": None, "mean": None}
-    least, most, mean = float(values.min()), float(values.max()), float(values.mean())
-    return {"documents": values.size, "least": least, "most": most, "mean": mean}
+    smallest, largest, mean = float(values.min()), float(values.max()), float(values.mean())
+    return {"documents": values.size, "least": smallest, "most": largest, "mean": mean}
 
 
 def label_draws(

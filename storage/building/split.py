@@ -55,9 +55,9 @@ def _are_parts_of_one_split(visible: Folder, hidden: Folder) -> bool:
     return first == (*second[:-1], flipped)
 
 
-def is_same_part(first: Folder, other: Folder) -> bool:
+def is_same_part(first: Folder, second: Folder) -> bool:
     """Return True if two folders hold the same part of the same split of the same corpus."""
-    return read_manifest(first).digest == read_manifest(other).digest and read_steps(first) == read_steps(other)
+    return read_manifest(first).digest == read_manifest(second).digest and read_steps(first) == read_steps(second)
 
 
 _DOCUMENTS = np.uint64(0xD1B54A32D192ED03)  # Separates the random streams of documents and of their tokens

@@ -56,10 +56,10 @@ class Sieve:
         if names:
             self.drop_named(_too_frequent(cuts), pa.array(names, pa.string()))
 
-    def drop_named(self, rule: str, names: pa.Array, *, others: bool = False) -> None:
-        """Drop the words in `names` or, if `others` is true, all words that are not in `names`."""
+    def drop_named(self, rule: str, names: pa.Array, *, inverted: bool = False) -> None:
+        """Drop the words in `names` or, if `inverted` is true, all words that are not in `names`."""
         among = np.asarray(pc.is_in(self._words, value_set=names), dtype=bool)
-        self.drop(rule, ~among if others else among)
+        self.drop(rule, ~among if inverted else among)
 
     def cut(self, cuts: Cuts, documents: int, spare: pa.Array | None = None) -> None:
         """Drop words by their documents."""
@@ -68,8 +68,8 @@ class Sieve:
         if cuts.min_documents > 0:
             self.drop(f"{TOO_RARE}{cuts.min_documents} documents", may & (self._documents < cuts.min_documents))
         if cuts.max_document_share < 1:
-            most = cuts.max_document_share * documents
-            frequent = self.retained & may & (self._documents > most)
+            max_documents = cuts.max_document_share * documents
+            frequent = self.retained & may & (self._documents > max_documents)
             self.frequent = tuple(self._words.filter(pa.array(frequent)).to_pylist())
             self.drop(_too_frequent(cuts), frequent)
         if cuts.max_words is not None:

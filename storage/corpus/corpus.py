@@ -235,9 +235,9 @@ class Corpus:
         """Return True if this corpus has the given vocabulary, or the same one with further words appended."""
         from collapsium.storage.corpus import vocabulary as vocabulary_file
 
-        ours = self.manifest.vocabulary
-        if ours.words_sha256 == vocabulary.words_sha256 or ours.words <= vocabulary.words:
-            return ours.words_sha256 == vocabulary.words_sha256
+        record = self.manifest.vocabulary
+        if record.words_sha256 == vocabulary.words_sha256 or record.words <= vocabulary.words:
+            return record.words_sha256 == vocabulary.words_sha256
         return vocabulary_file.words_digest(self.vocabulary.words[: vocabulary.words]) == vocabulary.words_sha256
 
     def require_vocabulary_of(self, words_sha256: str, name: str) -> None:

@@ -41,7 +41,7 @@ class LabelTable(ShortRepr):
     names: tuple[Name, ...] = ()  # Field and value of each label
     documents: tuple[int, ...] = ()  # Number of documents with each label
     numbers: tuple[NumberField, ...] = ()  # The numeric covariates
-    most: int = 0  # Largest number of labels of a document
+    max_labels: int = 0  # Largest number of labels of a document
     labelled: int = 0  # Number of documents with a label or covariate
 
     def __len__(self) -> int:
@@ -64,18 +64,18 @@ class LabelTable(ShortRepr):
     def packed(self) -> npt.NDArray[np.uint8]:
         """Return the table as JSON in an array of bytes."""
         numbers = [asdict(number) for number in self.numbers]
-        record = [self.names, self.documents, numbers, self.most, self.labelled]
+        record = [self.names, self.documents, numbers, self.max_labels, self.labelled]
         return np.frombuffer(json.dumps(record, separators=(",", ":")).encode(), dtype=np.uint8)
 
     @staticmethod
     def unpacked(data: npt.NDArray[np.uint8]) -> LabelTable:
         """Return the table from the result of `packed`."""
-        names, documents, numbers, most, labelled = json.loads(data.tobytes())
+        names, documents, numbers, max_labels, labelled = json.loads(data.tobytes())
         return LabelTable(
             tuple((name, value) for name, value in names),
             tuple(documents),
             tuple(NumberField(**{**number, "values": tuple(number["values"])}) for number in numbers),
-            most,
+            max_labels,
             labelled,
         )
 
@@ -135,7 +135,7 @@ def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[st
     labels = tuple(sorted(counts.counts))
     covariates = tuple(_number_field(corpus, name, np.concatenate(counts.values[name])) for name in numbers)
     documents = tuple(counts.counts[name] for name in labels)
-    return LabelTable(labels, documents, covariates, counts.most, counts.labelled)
+    return LabelTable(labels, documents, covariates, counts.max_labels, counts.labelled)
 
 
 class _LabelCounts:
@@ -146,7 +146,7 @@ class _LabelCounts:
         self.counts: dict[Name, int] = {}
         self.values: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in numbers}
         self.fields, self.columns = set[str](), set[str]()
-        self.most = self.labelled = 0
+        self.max_labels = self.labelled = 0
 
     def add(self, labels: Labels) -> None:
         """Add the labels and covariates of a shard."""
@@ -164,7 +164,8 @@ class _LabelCounts:
             if column is not None:
                 values.append(column[~np.isnan(column)])
                 has = has | ~np.isnan(column)
-        self.most, self.labelled = max(self.most, int(label_counts.max(initial=0))), self.labelled + int(has.sum())
+        self.max_labels = max(self.max_labels, int(label_counts.max(initial=0)))
+        self.labelled += int(has.sum())
 
 
 def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) -> NumberField:

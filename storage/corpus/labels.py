@@ -60,11 +60,11 @@ class Labels(ShortRepr):
         documents = self.offsets.size - 1
         if not isinstance(value, str):
             return Labels(self.names, self.offsets, self.position, {**self.numbers, name: np.full(documents, value)})
-        others = self.without(name)
-        names = (*others.names, (name, value))
+        remaining = self.without(name)
+        names = (*remaining.names, (name, value))
         ends = np.full(documents, len(names) - 1, dtype=np.int32)
-        position = np.insert(others.position, others.offsets[1:], ends)
-        return Labels(names, others.offsets + np.arange(documents + 1), position, others.numbers)
+        position = np.insert(remaining.position, remaining.offsets[1:], ends)
+        return Labels(names, remaining.offsets + np.arange(documents + 1), position, remaining.numbers)
 
     def take(self, chosen: npt.NDArray[np.int64]) -> Labels:
         """Return the labels of selected documents, by index, which may repeat."""

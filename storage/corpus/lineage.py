@@ -117,9 +117,9 @@ def document_steps(first: Sequence[Step], second: Sequence[Step]) -> Iterator[tu
 
 def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str]) -> Iterator[tuple[Step, Step]]:
     left, right = ([step for step in steps if step.kind not in without] for steps in (first, second))
-    for step, other in zip(left, right, strict=False):
-        yield step, other
-        if step.model_copy(update={"corpus": other.corpus}) != other:
+    for left_step, right_step in zip(left, right, strict=False):
+        yield left_step, right_step
+        if left_step.model_copy(update={"corpus": right_step.corpus}) != right_step:
             return
 
 

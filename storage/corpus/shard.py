@@ -287,10 +287,10 @@ def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -
 
 def _documents_of(table: pa.Table, vocabulary_words: int, path: str) -> Documents:
     """Return the documents of a table, with all indices checked, because kernels do not check bounds."""
-    most = vocabulary_words - 1
-    offsets, words = integer_lists(table, "words", 0, most, path, f"word ids from 0 to {most}")
-    other, counts = integer_lists(table, "counts", 1, MAX_COUNT, path, f"counts from 1 to {MAX_COUNT}")
-    wrong = offsets != other
+    last_word = vocabulary_words - 1
+    offsets, words = integer_lists(table, "words", 0, last_word, path, f"word ids from 0 to {last_word}")
+    count_offsets, counts = integer_lists(table, "counts", 1, MAX_COUNT, path, f"counts from 1 to {MAX_COUNT}")
+    wrong = offsets != count_offsets
     if wrong.any():
         row = int(wrong.argmax())
         raise DamagedError(path, "expected as many counts as words", f"column 'counts', row {row}")

@@ -29,14 +29,14 @@ LISTS = {
 Offsets = npt.NDArray[np.int64]
 
 
-def ids_and_extras(table: pa.Table, path: str, other: Sequence[str] = ()) -> tuple[pa.Array, dict[str, pa.Array]]:
+def ids_and_extras(table: pa.Table, path: str, excluded: Sequence[str] = ()) -> tuple[pa.Array, dict[str, pa.Array]]:
     """Return the ids and the further columns of a shard, each checked against the type of its name."""
     names = table.column_names
     again = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if again is not None:
         raise DamagedError(path, "expected each column once, found it twice", _where(again))
     _column(table, "id", path)
-    columns = {name: column_of(table, name) for name in names if name not in other}
+    columns = {name: column_of(table, name) for name in names if name not in excluded}
     for name, column in columns.items():
         _require_type(path, name, column)
         _require_well_formed(path, name, column)

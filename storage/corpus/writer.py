@@ -131,8 +131,8 @@ class WrittenVectors:
     array: VectorsRecord  # Their Zarr array
     fields: dict[str, str]  # Names and types of further columns
     # The smallest and the largest value of each column; (columns,)
-    least: npt.NDArray[np.float64]
-    most: npt.NDArray[np.float64]
+    smallest: npt.NDArray[np.float64]
+    largest: npt.NDArray[np.float64]
 
 
 class VectorWriter:
@@ -154,8 +154,8 @@ class VectorWriter:
         self._file, self._behind = array, behind
         self._waiting: list[Vectors] = []
         self._shards: list[ShardRecord] = []
-        self._least = np.full(columns, np.inf)
-        self._most = np.full(columns, -np.inf)
+        self._smallest = np.full(columns, np.inf)
+        self._largest = np.full(columns, -np.inf)
         self._fields: dict[str, str] = {}
         self._array = None if shard_tokens is None else self._begun(shard_tokens)
 
@@ -173,8 +173,8 @@ class VectorWriter:
         if not len(vectors):
             return
         self._waiting.append(vectors)
-        self._least = np.minimum(self._least, vectors.values.min(axis=0, initial=np.inf))
-        self._most = np.maximum(self._most, vectors.values.max(axis=0, initial=-np.inf))
+        self._smallest = np.minimum(self._smallest, vectors.values.min(axis=0, initial=np.inf))
+        self._largest = np.maximum(self._largest, vectors.values.max(axis=0, initial=-np.inf))
         if self._array is None and self._waiting_rows * self._columns > DEFAULT_SHARDS * MAX_SHARD_TOKENS:
             self._array = self._begun(MAX_SHARD_TOKENS)
         while self._array is not None and self._waiting_rows >= self._array.rows:
@@ -194,7 +194,7 @@ class VectorWriter:
             fields=written.fields,
             shards=written.shards,
             vectors=written.array.model_copy(
-                update={"constant": tuple(np.flatnonzero(written.least == written.most).tolist())}
+                update={"constant": tuple(np.flatnonzero(written.smallest == written.largest).tolist())}
             ),
         )
         manifest.write(self._folder)
@@ -209,7 +209,7 @@ class VectorWriter:
         while self._waiting:
             self._write(array)
         record = VectorsRecord(file=self._file, sha256=array.finish(), rows=array.rows)
-        return WrittenVectors(tuple(self._shards), record, self._fields, self._least, self._most)
+        return WrittenVectors(tuple(self._shards), record, self._fields, self._smallest, self._largest)
 
     def _write(self, array: ArrayWriter) -> None:
         """Write a shard of the first waiting vectors; only these are copied, to save memory."""

@@ -130,10 +130,10 @@ def parse_metadata(metadata: bytes, path: str) -> Layout:
         sizes = all(type(size) is int and size >= low for row, low in ((shape, 0), (chunks, 1)) for size in row)
         plain = layout.dtype.kind in "biuf" and layout.dtype.itemsize <= 8 and layout.separator in (FLAT, NESTED)
         complete = sizes and shape and chunks == (chunks[0], *(max(size, 1) for size in shape[1:]))
-        ours = plain and complete and metadata_of(layout) == metadata
+        is_known = plain and complete and metadata_of(layout) == metadata
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        ours = False
-    if not ours:
+        is_known = False
+    if not is_known:
         raise DamagedError(path, "expected a Zarr array of plain numbers in chunks of complete rows")
     if layout.chunk_bytes > MOST_CHUNK_BYTES:
         raise DamagedError(path, f"expected chunks of at most {MOST_CHUNK_BYTES} bytes")

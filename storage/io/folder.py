@@ -97,9 +97,9 @@ class Folder:
 
     def fenced(self, fence: Fence) -> Folder:
         """Return the same folder with a fence, which every change in it and inside it must pass."""
-        other = Folder(self.url)
-        other._fences = (*self._fences, fence)
-        return other
+        folder = Folder(self.url)
+        folder._fences = (*self._fences, fence)
+        return folder
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -133,24 +133,24 @@ class Folder:
         if not self.local:
             self._fs.invalidate_cache()
 
-    def _require_plain(self, name: str, most: int | None = None) -> str:
+    def _require_plain(self, name: str, max_bytes: int | None = None) -> str:
         """Return a file's path; raise an error if it is too large, or a pipe or device, whose bytes may never end."""
         path = self._at(name)
         if not self.local:
-            size = None if most is None else self._do(name, lambda: self._fs.size(path))
+            size = None if max_bytes is None else self._do(name, lambda: self._fs.size(path))
         else:
             status = os.lstat(path)  # `_at` has found no link
             if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 raise DamagedError(f"{self.url}/{name}", "expected a file, found a pipe or device")
             size = status.st_size
-        if most is not None and size is not None and size > most:
-            raise DamagedError(f"{self.url}/{name}", f"expected at most {most:,} bytes, found {size:,}")
+        if max_bytes is not None and size is not None and size > max_bytes:
+            raise DamagedError(f"{self.url}/{name}", f"expected at most {max_bytes:,} bytes, found {size:,}")
         return path
 
-    def read(self, name: str, most: int | None = None) -> bytes:
+    def read(self, name: str, max_bytes: int | None = None) -> bytes:
         """Return the bytes of a file."""
         try:
-            path = self._require_plain(name, most)
+            path = self._require_plain(name, max_bytes)
             return self._do(name, lambda: self._bytes_of(path))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise AbsentError(f"{self.url}/{name}: no such file") from None
@@ -429,8 +429,8 @@ def recorded_url(folder: Folder, url: object) -> str:
     to local paths and to its store.
     """
     if isinstance(url, str) and not ("::" in url and "://" in url):
-        scheme, host, own_scheme, own_host = *_store_of(url), *_store_of(folder.address)
-        if scheme == "" or (scheme == own_scheme and (host == own_host or scheme in OBJECT_STORES)):
+        scheme, host, record_scheme, record_host = *_store_of(url), *_store_of(folder.address)
+        if scheme == "" or (scheme == record_scheme and (host == record_host or scheme in OBJECT_STORES)):
             return url
     raise AbsentError(
         f"{folder.url}: its record names {str(url)[:200]!r}, which is opened only if you name it yourself, because "

@@ -158,9 +158,9 @@ class Thrift:
         raise ValueError(f"a field of kind {kind}")
 
 
-def natural_number(value: Value, most: int = 1 << 62) -> int:
-    """Return a field's value, an integer from 0 to `most`; raise `ValueError` for other values."""
-    if type(value) is not int or not 0 <= value <= most:
+def natural_number(value: Value, limit: int = 1 << 62) -> int:
+    """Return a field's value, an integer from 0 to `limit`; raise `ValueError` for other values."""
+    if type(value) is not int or not 0 <= value <= limit:
         raise ValueError(f"expected a whole number in the metadata, found {str(value)[:40]}")
     return value
 

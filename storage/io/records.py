@@ -29,7 +29,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _LINE = "\n  "
 _text_of_string = json.encoder.encode_basestring
-_text_of_other = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
+_encoded_value = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 
 # Types of fields of records, which may be untrusted. Sums of a few such numbers are finite.
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
@@ -67,7 +67,7 @@ def _text(value: Json, line: str) -> str:
     if type(value) is int or (type(value) is float and -math.inf < value < math.inf):
         return repr(value)
     if not value or not isinstance(value, dict | list | tuple):
-        return _text_of_other(value)
+        return _encoded_value(value)
     inner = f"{line}  "
     if isinstance(value, dict):
         members = [f"{_text_of_string(key)}: {_text(value[key], inner)}" for key in sorted(value)]
@@ -80,10 +80,10 @@ def _joined(members: Mapping[str, str]) -> bytes:
     return ("{\n" + ",\n".join(members[key] for key in sorted(members)) + "\n}\n" if members else "{}\n").encode()
 
 
-def parse_json(data: bytes, path: str, where: str = "", *, most: int = MAX_BYTES) -> Json:
+def parse_json(data: bytes, path: str, where: str = "", *, max_bytes: int = MAX_BYTES) -> Json:
     """Parse JSON, which may be untrusted, in bounded memory."""
-    if len(data) > most:
-        raise DamagedError(path, f"expected at most {most:,} bytes, found {len(data):,}", where)
+    if len(data) > max_bytes:
+        raise DamagedError(path, f"expected at most {max_bytes:,} bytes, found {len(data):,}", where)
     if data.count(b"[") + data.count(b"{") > MAX_CONTAINERS:
         raise DamagedError(path, f"expected at most {MAX_CONTAINERS:,} lists and objects", where)
     try:

@@ -72,8 +72,8 @@ def start_time(process: int) -> str | None:
         state, *rest = text.rpartition(")")[2].split()
         return None if state in "ZX" else rest[18]
     try:
-        other = psutil.Process(process)
-        return None if other.status() == psutil.STATUS_ZOMBIE else str(other.create_time())
+        running = psutil.Process(process)
+        return None if running.status() == psutil.STATUS_ZOMBIE else str(running.create_time())
     except psutil.NoSuchProcess:
         return None
 

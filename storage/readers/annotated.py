@@ -141,8 +141,8 @@ class AnnotatedSource(MatrixSource):
 def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, str]:
     """Return the matrix of a layer, or X, and advice on other layers for errors."""
     layers = [str(key) for key in adata.layers]
-    others = [other for other in layers if other != layer]
-    advice = f"; counts may be in a layer (`layer`): {named(others)}" if others else ""
+    alternatives = [candidate for candidate in layers if candidate != layer]
+    advice = f"; counts may be in a layer (`layer`): {named(alternatives)}" if alternatives else ""
     if layer is None:
         if adata.X is None:
             raise InputError(name, f"has no X{advice}")

@@ -191,9 +191,9 @@ class CoordinateMatrix:
         for first in range(0, self.stored, BLOCK_ENTRIES):
             part = slice(first, first + BLOCK_ENTRIES)
             entries = Entries(*(np.asarray(array[part]) for array in (self.rows, self.columns, self.values)))
-            for place, most in zip((entries.rows, entries.columns), self.shape, strict=True):
-                if place.dtype.kind not in "iu" or not 0 <= place.min() <= place.max() < most:
-                    raise ValueError(f"expected indices from 0 to {most - 1}")
+            for place, length in zip((entries.rows, entries.columns), self.shape, strict=True):
+                if place.dtype.kind not in "iu" or not 0 <= place.min() <= place.max() < length:
+                    raise ValueError(f"expected indices from 0 to {length - 1}")
             yield entries
 
 
@@ -278,9 +278,9 @@ def _seekable(path: str, limit: int | None) -> IO[bytes]:
 def _sound_members(path: str, archive: zipfile.ZipFile, limit: int | None) -> dict[str, _Member]:
     """Return the arrays of an archive; refuse pickles, decompression bombs and headers that promise too much."""
     packed = sum(member.compress_size for member in archive.infolist())
-    most = max(LEAST_LIMIT, RATIO * packed) if limit is None else limit
-    if sum(member.file_size for member in archive.infolist()) > most:
-        raise InputError(path, f"decompresses to more than {size(most)} (`max_decompressed`)")
+    max_bytes = max(LEAST_LIMIT, RATIO * packed) if limit is None else limit
+    if sum(member.file_size for member in archive.infolist()) > max_bytes:
+        raise InputError(path, f"decompresses to more than {size(max_bytes)} (`max_decompressed`)")
     members = {}
     for member in archive.infolist():
         array = _Member(archive, member.filename)
@@ -376,7 +376,7 @@ class MarketMatrix:
             arrays = self._parsed_slowly(block, len(names))
         places = [array - 1 for array in arrays[:2]]
         if places[0].size and any(
-            place.min() < 0 or place.max() >= most for place, most in zip(places, self.shape, strict=True)
+            place.min() < 0 or place.max() >= length for place, length in zip(places, self.shape, strict=True)
         ):
             rows, columns = self.shape
             raise InputError(self._path, f"{EXPECTED} (rows from 1 to {rows}, columns from 1 to {columns})")

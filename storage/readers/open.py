@@ -111,11 +111,11 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
             raise OptionError(f"{path}: its format does not follow from its name; {advice}")
         if kind is not None:
             formats.setdefault(kind, path)
-    first, *others = formats
-    other = next((kind for kind in others if kind in TEXTS and first in TEXTS), None)
-    if other is not None:
+    first, *further = formats
+    mixed = next((kind for kind in further if kind in TEXTS and first in TEXTS), None)
+    if mixed is not None:
         raise OptionError(
-            f"{formats[other]}: its format is {other}, but {formats[first]} has the format {first}; read one after the "
+            f"{formats[mixed]}: its format is {mixed}, but {formats[first]} has the format {first}; read one after the "
             "other (`ingest`, then `append`), or name the format of all (`format`)"
         )
     return first

@@ -257,10 +257,10 @@ class Sides:
         return unmatched
 
 
-def merged(first: Mapping[str, pa.Array], other: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+def merged(first: Mapping[str, pa.Array], second: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     """Return the merged columns of the same documents."""
     columns = dict(first)
-    for name, column in other.items():
+    for name, column in second.items():
         if name not in columns:
             columns[name] = column
         elif name == "labels":
@@ -310,9 +310,9 @@ def chosen_of(
                 continue
             if covariates_of is not None and (file.name or name) not in covariates_of:
                 continue
-            are_numbers, other = _holds_numbers(values, file.texts)
+            are_numbers, reason = _holds_numbers(values, file.texts)
             numbers += [name] if are_numbers else []
-            value = "numbers" if are_numbers else f"labels, as {other}" if other else "labels"
+            value = "numbers" if are_numbers else f"labels, as {reason}" if reason else "labels"
             option = "labels" if are_numbers else "covariates"
             guesses.append(Guess(f"type of side file column {name[:100]}", value, option))
         labels = tuple((name, name) for name in file.fields if name not in numbers)
@@ -341,19 +341,19 @@ def _holds_numbers(values: list[Any], written: bool) -> tuple[bool, str]:
     """Return True if all values are numbers, and at least one exists; and why not, if only some are or it is a code."""
     # Written values are few in most columns, and each is then judged once.
     kinds = dict.fromkeys(values) if written else values
-    number = other = None
+    number = label = None
     for value in kinds:
         if is_missing(value):
             continue
         if is_number(value, written=written):
             number = value
-        elif other is None:
-            other = value
-        if other is not None and (number is not None or is_code(other)):
-            why = "a code" if is_code(other) else "no number"
-            record = next(record for record, earlier in enumerate(values, start=1) if earlier is other)
-            return False, f"{described(other)} in record {record} is {why}"
-    return number is not None and other is None, ""
+        elif label is None:
+            label = value
+        if label is not None and (number is not None or is_code(label)):
+            why = "a code" if is_code(label) else "no number"
+            record = next(record for record, earlier in enumerate(values, start=1) if earlier is label)
+            return False, f"{described(label)} in record {record} is {why}"
+    return number is not None and label is None, ""
 
 
 def side_of(file: SideFile, chosen: Chosen, names: Mapping[str, tuple[str, list[str]]]) -> Side:

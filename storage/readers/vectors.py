@@ -339,14 +339,14 @@ class ArchiveFile:
         self._id_array = options.id if options.id in headers else None
         separate = [(field, name) for field, name in labels if name in headers]
         columns = tuple(text for text, (_, name) in zip(options.labels, labels, strict=True) if name not in headers)
-        others = {self._id_array, *(name for _, name in separate)}
-        self._array = self._chosen(options.values, [name for name in headers if name not in others])
+        separate_arrays = {self._id_array, *(name for _, name in separate)}
+        self._array = self._chosen(options.values, [name for name in headers if name not in separate_arrays])
         shape, dtype = headers[self._array]
         inside = ReadOptions(id=None if self._id_array else options.id, labels=columns)
         self.layout = layout_of(inside, (), width_of(path, shape, dtype), path)
         self._label_arrays = tuple(name for _, name in separate)
         self.fields = (*(field for field, _ in self.layout.labels), *(field for field, _ in separate))
-        for name in others - {None}:
+        for name in separate_arrays - {None}:
             if headers[str(name)][0] != shape[:1]:
                 size_text = " x ".join(map(str, headers[str(name)][0]))
                 raise InputError(

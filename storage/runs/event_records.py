@@ -95,7 +95,7 @@ class Event(BaseModel):
 
 def parse_event(line: bytes, path: str, where: str) -> JsonObject:
     """Parse and check an event."""
-    record = parse_json(line, path, where, most=MAX_LINE)
+    record = parse_json(line, path, where, max_bytes=MAX_LINE)
     if not isinstance(record, dict) or not isinstance(record.get("event"), str):
         raise DamagedError(path, "expected an event", where)
     event = check(Event, record, path, where)

@@ -31,9 +31,9 @@ COLUMNS = (
 )
 
 
-def agreement(first, other):
+def agreement(first, second):
     """Return the mean stability of a model's topics in another."""
-    return float(np.mean([topic.value for topic in stability(first, [other]).values()]))
+    return float(np.mean([topic.value for topic in stability(first, [second]).values()]))
 
 
 def require_disjoint(runs):

@@ -83,18 +83,18 @@ def draw_synthetic(truth, fitted, matches, weights, out):
     pairs = [("true topics", truth.topics), ("inferred topics", fitted.topics[matches])]
     logs = [("true weights", centred(np.log(truth.weights)).T), ("inferred weights", centred(weights).T)]
 
-    def painter(title, values, most, kind):
+    def painter(title, values, max_labels, kind):
         def paint(axes):
             image = axes.imshow(
-                values, cmap=kind, aspect="auto", vmin=min(-most, 0) if kind != "Greys" else 0, vmax=most
+                values, cmap=kind, aspect="auto", vmin=min(-max_labels, 0) if kind != "Greys" else 0, vmax=max_labels
             )
             axes.figure.colorbar(image, ax=axes, shrink=0.8)
             axes.set(title=title, ylabel="topic", xlabel="term" if kind == "Greys" else "label (log w)")
 
         return paint
 
-    most = max(float(np.abs(picture).max()) for _, picture in logs)
-    panels = [painter(*pair, 0.5, "Greys") for pair in pairs] + [painter(*pair, most, "RdBu_r") for pair in logs]
+    max_labels = max(float(np.abs(picture).max()) for _, picture in logs)
+    panels = [painter(*pair, 0.5, "Greys") for pair in pairs] + [painter(*pair, max_labels, "RdBu_r") for pair in logs]
     saved(out / "synthetic.png", panels, legend=False)
 
 

@@ -74,7 +74,7 @@ def test_the_command__adds_libraries_to_a_comparison(small, tmp_path, peer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("peer", HDPS)
-def test_libraries_that_find_their_topics__stand_beside_ours(small, tmp_path, peer):
+def test_libraries_that_find_their_topics__are_listed_beside_collapsium(small, tmp_path, peer):
     if not installed(LIBRARIES[peer].module):
         pytest.skip(f"{peer} is not installed")
     options = ("--topics", "3", "--restarts", "2", "--init-topics", "2,3", "--peer-set", f"{peer}.beta=3.0")

@@ -61,7 +61,7 @@ def test_data_sets__of_both_forms_are_read(tmp_path):
         read_data_sets(tmp_path / "empty")
 
 
-def test_the_benchmark__measures_ours_and_peers_and_adds_to_its_results(tmp_path, capsys):
+def test_the_benchmark__measures_collapsium_and_peers_and_adds_to_its_results(tmp_path, capsys):
     write_matrices(tmp_path / "data" / "20NG", texts=True)
     common = [str(tmp_path / "data"), str(tmp_path / "out"), "--topics", "2", "--set", "iterations=20"]
     main([*common, "--seeds", "1", "--set", "beta=2"])

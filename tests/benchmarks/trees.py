@@ -162,9 +162,9 @@ def distances(model, truth, family):
     )
     worst = []
     for level in range(int(true.levels.max()) + 1):
-        ours, theirs = present[tree.levels[present] == level], np.flatnonzero(true.levels == level)
-        far = 0.5 * np.abs(found[:, ours, np.newaxis] - drawn[:, np.newaxis, theirs]).sum(axis=0)
-        worst.append(float(far.min(axis=0).max()) if ours.size else 1.0)
+        first, second = present[tree.levels[present] == level], np.flatnonzero(true.levels == level)
+        far = 0.5 * np.abs(found[:, first, np.newaxis] - drawn[:, np.newaxis, second]).sum(axis=0)
+        worst.append(float(far.min(axis=0).max()) if first.size else 1.0)
     return shape == [3, 3, 3], worst
 
 

@@ -156,8 +156,8 @@ def judge(name, words, expected, code, place):
         return f"the same command again: exit code {again}, {output.strip()[-300:]}"
     found = files_of(place, name)
     if found != expected:
-        other = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
-        return f"other files than in an undisturbed run: {sorted(other)[:5]}"
+        differing = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
+        return f"other files than in an undisturbed run: {sorted(differing)[:5]}"
     return None
 
 

@@ -26,10 +26,10 @@ MISSING = object()
 SECONDS = 20.0  # for one command on a small folder
 
 
-def places_of(record, most=400):
+def places_of(record, limit=400):
     """Return the paths of fields in a record; of long lists the first and the last entry."""
     found, waiting = [], [((), record)]
-    while waiting and len(found) < most:
+    while waiting and len(found) < limit:
         path, value = waiting.pop(0)
         if path:
             found.append(path)

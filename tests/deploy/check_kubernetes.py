@@ -76,7 +76,7 @@ def test_faults__are_found(manifest):
         test_manifests__fit_the_schema_of_their_kind(wrong)
 
 
-def test_kinds__are_all_there():
+def test_kinds__are_complete():
     kinds = {param.values[0]["kind"] for param in MANIFESTS}
     assert kinds == {"PersistentVolumeClaim", "NetworkPolicy", "DaskCluster", "DaskJob", "CronJob"}
 

@@ -124,12 +124,12 @@ def test_what_is_open_to_all__is_found(tmp_path):
     port = free_port()
     variables = environment(DASK_CONFIG=os.devnull)
     command = [str(BIN / "dask"), "scheduler", "--port", str(port), "--no-dashboard"]
-    open_one = subprocess.Popen(
+    exposed = subprocess.Popen(
         command, cwd=tmp_path, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until(lambda: listening(open_one))
-        assert {ip for ip, _ in listening(open_one)} & {"0.0.0.0", "::"}
+        wait_until(lambda: listening(exposed))
+        assert {ip for ip, _ in listening(exposed)} & {"0.0.0.0", "::"}
     finally:
-        open_one.terminate()
-        open_one.wait(timeout=60)
+        exposed.terminate()
+        exposed.wait(timeout=60)

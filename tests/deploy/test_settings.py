@@ -16,7 +16,7 @@ def settings():
     return document(DEPLOY / "dask.yaml")
 
 
-def test_settings__match_our_own_clusters():
+def test_settings__match_the_settings_of_local_clusters():
     configured = {name: dask.config.get(name, config=settings()) for name in keys(settings())}
     assert {name: value for name, value in configured.items() if name not in OWN} == SETTINGS
     assert configured["distributed.scheduler.preload"] == ["collapsium.pipeline.monitoring.dask_dashboard.plugin"]

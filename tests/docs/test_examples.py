@@ -57,10 +57,10 @@ def test_blocks__run_as_printed(page, tmp_path, monkeypatch):
 
 
 def test_the_readme__runs_on_fewer_texts_in_fewer_iterations(tmp_path, monkeypatch):
-    few = sample.sample_texts()[::4]
+    sampled = sample.sample_texts()[::4]
     monkeypatch.setattr(limits, "ITERATIONS", 5)
     for module in ("collapsium.pipeline", "collapsium.pipeline.workflows.demo.sample"):
-        monkeypatch.setattr(f"{module}.sample_texts", lambda: few)
+        monkeypatch.setattr(f"{module}.sample_texts", lambda: sampled)
     run_blocks(ROOT / "README.md", tmp_path, monkeypatch, run_in_process)
     assert {"union.png", "union.html", "report.html"} <= {path.name for path in tmp_path.iterdir()}
 

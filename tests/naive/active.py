@@ -69,7 +69,7 @@ def to_power(weights, power):
 
 def sweep(
     offsets, position, counts, b, background, a, ratio, powers, lists, topic, starts, share, running, row_topic,
-    weights=None, least=0.0, own=None,
+    weights=None, least=0.0, document_priors=None,
 ):  # fmt: skip
     """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
 
@@ -77,7 +77,8 @@ def sweep(
     document gives to a topic counts for it from the next pair on by E[n_dk] and E[n_kw], and from the next document on
     by E[n_k], but never by `ratio`. B + E[n_k] counts as `least` where it is less.
     `counts` are the weights of all tokens of the pairs, and `weights` of one token, which is excluded. `powers` are the powers
-    of documents with even and with odd places. `own` are the documents' own a_dk, of which `a` is then a mean.
+    of documents with even and with odd places. `document_priors` are the documents' own
+    a_dk, of which `a` is then a mean.
     """
     weights = np.ones(len(position)) if weights is None else weights.astype(np.float64)
     row_topic = np.array(row_topic, dtype=np.float64)
@@ -88,22 +89,22 @@ def sweep(
         rest, before = counts[pairs] @ (1 - q.sum(axis=1)), document_counts
         unlisted = a.size - listed.size
         a_rest = np.delete(a, listed).sum()
-        a_document = a if own is None else own[number]
-        a_own, own_rest = a_document[listed], np.delete(a_document, listed).sum()
+        a_document = a if document_priors is None else document_priors[number]
+        a_listed, a_unlisted = a_document[listed], np.delete(a_document, listed).sum()
         total = np.maximum(running[listed], least)
         for i, (w, c, weight) in enumerate(zip(position[pairs], counts[pairs], weights[pairs], strict=True)):
             old, n_kw = weight * q[i], row_topic[w, listed] + row_change[w, listed]
             token_weights = (
-                (a_own + np.maximum(document_counts - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
+                (a_listed + np.maximum(document_counts - old, 0)) * (b[w] + np.maximum(n_kw - old, 0)) / (total - old)
             )
-            others = 0.0
+            inactive = 0.0
             if unlisted:
-                others = background[w] - (ratio[listed] * (b[w] + n_kw)).sum()
-                others = others if others > 1e-5 * background[w] else 0.0  # below, rounding alone
-                others *= (own_rest + max(rest - weight * (1 - q[i].sum()), 0.0)) / a_rest
-                others = unlisted * to_power(others / unlisted, power)  # as many equal topics
+                inactive = background[w] - (ratio[listed] * (b[w] + n_kw)).sum()
+                inactive = inactive if inactive > 1e-5 * background[w] else 0.0  # below, rounding alone
+                inactive *= (a_unlisted + max(rest - weight * (1 - q[i].sum()), 0.0)) / a_rest
+                inactive = unlisted * to_power(inactive / unlisted, power)  # as many equal topics
             token_weights = to_power(token_weights, power)
-            before_pair, q[i] = q[i].copy(), np.floor(token_weights / (token_weights.sum() + others) * NEARLY) / UNIT
+            before_pair, q[i] = q[i].copy(), np.floor(token_weights / (token_weights.sum() + inactive) * NEARLY) / UNIT
             document_counts = document_counts + c * (q[i] - before_pair)
             row_change[w, listed] += c * (q[i] - before_pair)
             background[w] += (ratio[listed] * c * (q[i] - before_pair)).sum()

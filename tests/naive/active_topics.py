@@ -53,16 +53,17 @@ def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lis
     return in_steps(blocks), dropped
 
 
-def tables(offsets, counts, lists, topic, starts, share, prior, pseudo=0.0, own=None):
+def tables(offsets, counts, lists, topic, starts, share, prior, pseudo=0.0, document_priors=None):
     """Sums over documents of E[s_dk] of active topics, and of E[n_d,rest] / a_rest where a topic is inactive.
 
-    Pseudo-counts, a number for all active topics, are certain. `own` are the documents' own a_dk, if they have any.
+    Pseudo-counts, a number for all active topics, are certain. `document_priors` are the documents' own a_dk, if
+    they have any.
     """
     total, growth = np.zeros(prior.size), np.zeros(prior.size)
     for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         mean, variance, log_absent = exact.moments(q, counts[pairs])
         log_absent = np.full_like(log_absent, -np.inf) if pseudo else log_absent
-        a = prior if own is None else own[d]
+        a = prior if document_priors is None else document_priors[d]
         total[active] += exact.tables(a[active], mean + pseudo, variance, log_absent)
         inactive = np.delete(np.arange(prior.size), active)
         if inactive.size:

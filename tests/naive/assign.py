@@ -43,16 +43,16 @@ def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q, wei
         for pair in range(first, last):
             old, row, c = q[pair].copy(), position[pair], counts[pair]
             token_weight = float(weights[pair])
-            own_variance = token_weight * old * (1 - old)
+            token_variance = token_weight * old * (1 - old)
             n_dk, n_kw, n_k = mean - token_weight * old, word[row] - token_weight * old, total - token_weight * old
             documents = np.maximum(n_dk, 0) + np.maximum(a, 1e-12)
             words = np.maximum(n_kw, 0) + np.maximum(b[row], 1e-12)
             new = documents * words / n_k
             if order == 2:
                 exponent = (
-                    -np.maximum(var - own_variance, 0) / (2 * documents**2)
-                    - np.maximum(word_var[row] - own_variance, 0) / (2 * words**2)
-                    + np.maximum(total_var - own_variance, 0) / (2 * n_k**2)
+                    -np.maximum(var - token_variance, 0) / (2 * documents**2)
+                    - np.maximum(word_var[row] - token_variance, 0) / (2 * words**2)
+                    + np.maximum(total_var - token_variance, 0) / (2 * n_k**2)
                 )
                 new = np.maximum(new * np.exp(np.clip(exponent, -60, 60)), 1e-30)
             new /= new.sum()

@@ -106,9 +106,9 @@ def _summed(values, tree, q, mean, square, bound, location, spread):
                     beyond += q[row, end] * square[row, end, level, level]
                     continue
                 x[node] = xx[node, nodes] = xx[nodes, node] = mean[row, end, level]
-                for other, its in enumerate(tree.paths[end]):
+                for column, its in enumerate(tree.paths[end]):
                     if its >= 0:
-                        xx[node, its] = square[row, end, level, other]
+                        xx[node, its] = square[row, end, level, column]
             by_node += q[row, end] * np.outer(x, value)
             second += q[row, end] * xx
     return Swept(q, mean, square, bound, by_node, second, beyond, location, spread)

@@ -77,10 +77,10 @@ def add_label_sums(results, labels, document, counts, part):
                 length * part_of_label * counts,
                 length * part_of_label,
             ]
-        for other in entries:
-            both = value[entry] * value[other] * part
-            results["curvature"][label[entry], label[other]] += both * counts
-            results["curvature"][label[entry], len(log_rate) + label[other]] += both
+        for second in entries:
+            both = value[entry] * value[second] * part
+            results["curvature"][label[entry], label[second]] += both * counts
+            results["curvature"][label[entry], len(log_rate) + label[second]] += both
 
 
 def proportions(labels, prior, document_topic):

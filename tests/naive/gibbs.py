@@ -14,11 +14,11 @@ def tokens_of(offsets, position, counts):
 
 def weights(documents, words, z, token, elsewhere, prior, word_prior, total_prior):
     """p(z = k) of a token, given all others, but for the factor that all topics share."""
-    others = np.arange(len(z)) != token
+    remaining = np.arange(len(z)) != token
     topics = np.arange(prior.size)
-    in_document = (z[others & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
-    word = (z[others & (words == words[token])][:, np.newaxis] == topics).sum(axis=0) + elsewhere[words[token]]
-    all_of_them = (z[others][:, np.newaxis] == topics).sum(axis=0) + elsewhere.sum(axis=0)
+    in_document = (z[remaining & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
+    word = (z[remaining & (words == words[token])][:, np.newaxis] == topics).sum(axis=0) + elsewhere[words[token]]
+    all_of_them = (z[remaining][:, np.newaxis] == topics).sum(axis=0) + elsewhere.sum(axis=0)
     return (in_document + prior) * (word + word_prior) / (all_of_them + total_prior), all_of_them
 
 
@@ -36,9 +36,9 @@ def sweep(offsets, position, counts, key, word_prior, total_prior, gamma, elsewh
     documents, words = tokens_of(offsets, position, counts)
     z, prior, free, reusable = z.astype(int), prior.copy(), list(free), set(free)
     for token in range(z.size):
-        mass, others = weights(documents, words, z, token, elsewhere, prior, word_prior, total_prior)
+        mass, remaining = weights(documents, words, z, token, elsewhere, prior, word_prior, total_prior)
         old = z[token]
-        if gamma > 0 and others[old] == 0:
+        if gamma > 0 and remaining[old] == 0:
             rest, prior[old], mass[old] = rest + prior[old], 0.0, 0.0
             if old in reusable:
                 free.append(old)

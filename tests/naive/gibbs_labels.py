@@ -29,12 +29,12 @@ def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prio
     documents, words = tokens_of(offsets, position, counts)
     z = z.astype(int)
     for token in range(z.size):
-        topics, others = allowed[documents[token]], np.arange(z.size) != token
-        in_document = (z[others & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
-        word = (z[others & (words == words[token])][:, np.newaxis] == topics).sum(axis=0) + elsewhere[
+        topics, remaining = allowed[documents[token]], np.arange(z.size) != token
+        in_document = (z[remaining & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
+        word = (z[remaining & (words == words[token])][:, np.newaxis] == topics).sum(axis=0) + elsewhere[
             words[token], topics
         ]
-        every = (z[others][:, np.newaxis] == topics).sum(axis=0) + elsewhere[:, topics].sum(axis=0)
+        every = (z[remaining][:, np.newaxis] == topics).sum(axis=0) + elsewhere[:, topics].sum(axis=0)
         z[token] = topics[
             pick((in_document + prior) * (word + word_prior) / (every + total_prior), uniform(key, token))
         ]
@@ -50,8 +50,8 @@ def fold_in(offsets, position, counts, phi, allowed, prior, sweeps):
         for number in range(sweeps):
             before = document_counts.copy()
             for pair in pairs:
-                others = np.zeros(topics.size) if number == 0 else np.maximum(document_counts - q[pair], 0.0)
-                new = (prior + others) * phi[position[pair], topics]
+                remaining = np.zeros(topics.size) if number == 0 else np.maximum(document_counts - q[pair], 0.0)
+                new = (prior + remaining) * phi[position[pair], topics]
                 new /= new.sum()
                 document_counts = document_counts + counts[pair] * (new - q[pair])
                 q[pair] = new
@@ -80,14 +80,14 @@ def sweep_authors(
     documents, words = tokens_of(offsets, position, counts)
     z, a, topics = z.astype(int), a.astype(int), elsewhere.shape[1]
     for token in range(z.size):
-        others, candidates = np.arange(z.size) != token, authors[documents[token]]
+        remaining, candidates = np.arange(z.size) != token, authors[documents[token]]
         by = np.array([authors[document][place] for document, place in zip(documents, a, strict=True)])
         counted = [
-            author_elsewhere[author] + np.bincount(z[others & (by == author)], minlength=topics)
+            author_elsewhere[author] + np.bincount(z[remaining & (by == author)], minlength=topics)
             for author in candidates
         ]
-        word = np.bincount(z[others & (words == words[token])], minlength=topics) + elsewhere[words[token]]
-        every = np.bincount(z[others], minlength=topics) + elsewhere.sum(axis=0)
+        word = np.bincount(z[remaining & (words == words[token])], minlength=topics) + elsewhere[words[token]]
+        every = np.bincount(z[remaining], minlength=topics) + elsewhere.sum(axis=0)
         phi = (word + word_prior) / (every + total_prior)
         mass = np.array([(counts + prior) / (counts.sum() + topics * prior) * phi for counts in counted])
         a[token] = pick(mass.sum(axis=1), uniform(key, 2 * token))

@@ -10,8 +10,8 @@ from tests.naive.random import uniform
 class Tree:
     """Nodes as {slot: parent}, documents with paths and levels, and what other shards have at each node."""
 
-    def __init__(self, parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma):
-        self.parents, self.elsewhere, self.others = dict(parents), elsewhere, others
+    def __init__(self, parents, elsewhere, other_documents, paths, z, words, owner, alpha, eta, gamma):
+        self.parents, self.elsewhere, self.other_documents = dict(parents), elsewhere, other_documents
         self.paths, self.z = {d: list(map(int, path)) for d, path in enumerate(paths)}, z.astype(int)
         self.words, self.owner, self.alpha, self.eta, self.gamma = words, owner, alpha, eta, gamma
         self.inside = {d for d, path in self.paths.items() if path[0] >= 0}
@@ -21,7 +21,7 @@ class Tree:
         return -1 if node == -1 else 1 + self.level(self.parents[node])
 
     def documents(self, node):
-        return int(self.others[node] if node >= 0 else 0) + sum(node in self.paths[d] for d in self.inside)
+        return int(self.other_documents[node] if node >= 0 else 0) + sum(node in self.paths[d] for d in self.inside)
 
     def tokens(self, node):
         """The node's words, of all documents that are placed and in the tree."""
@@ -199,14 +199,14 @@ class Tree:
 
 
 def move_subtrees(offsets, position, counts, key, alpha, eta, gamma, births, shared, free, reusable, parents, elsewhere,
-                  others, paths, z):  # fmt: skip
+                  other_documents, paths, z):  # fmt: skip
     """The parents of nodes, each drawn by the joint probability of the state; as `sweep` otherwise."""
     owner, words = tokens_of(offsets, position, counts)
-    tree, free = Tree(parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma), list(free)
-    slots = len(others)
+    tree, free = Tree(parents, elsewhere, other_documents, paths, z, words, owner, alpha, eta, gamma), list(free)
+    slots = len(other_documents)
     for upto in range(2, len(alpha)):
         for node, members in tree.of_nodes(upto).items():
-            route, mine = tree.paths[members[0]][:upto], others[node] == 0 and (node in reusable or not shared)
+            route, mine = tree.paths[members[0]][:upto], other_documents[node] == 0 and (node in reusable or not shared)
             up = route[-1]
             only = mine and tree.documents(up) == len(members) and (up in reusable or not shared)
             if only and uniform(key, slots + node) < 0.5:
@@ -248,14 +248,15 @@ def drawn(ends, chance):
 
 
 def sweep(
-    offsets, position, counts, key, alpha, eta, gamma, births, apart, turn, free, parents, elsewhere, others, paths, z
-):
-    """One pass; `elsewhere` are other shards' words at each slot, `others` their documents.
+    offsets, position, counts, key, alpha, eta, gamma, births, apart, turn, free, parents, elsewhere, other_documents,
+    paths, z,
+):  # fmt: skip
+    """One pass; `elsewhere` are other shards' words at each slot, `other_documents` their documents.
 
     Returns the paths, z, the parents and the slots that are left.
     """
     owner, words = tokens_of(offsets, position, counts)
-    tree = Tree(parents, elsewhere, others, paths, z, words, owner, alpha, eta, gamma)
+    tree = Tree(parents, elsewhere, other_documents, paths, z, words, owner, alpha, eta, gamma)
     free, reusable, every = list(free), set(free), z.size + len(offsets) - 1
     for document in range(len(offsets) - 1):
         times = range(1)

@@ -33,8 +33,8 @@ def left_to_right(words, word_topic, prior, particles, key, first):
         topics = []
         for n, word in enumerate(words):
             for before in range(n):
-                others = topics[:before] + topics[before + 1 :]
-                weights = word_topic[words[before]] * (prior + np.bincount(others, minlength=prior.size))
+                remaining = topics[:before] + topics[before + 1 :]
+                weights = word_topic[words[before]] * (prior + np.bincount(remaining, minlength=prior.size))
                 topics[before] = draw(weights, uniform(key, number))
                 number += 1
             weights = word_topic[word] * (prior + np.bincount(topics, minlength=prior.size).astype(float))
@@ -55,8 +55,8 @@ def annealed_importance(words, word_topic, prior, steps, runs, key, first):
         log_weight = 0.0
         for step in range(steps):
             for n, word in enumerate(words if step else []):
-                others = topics[:n] + topics[n + 1 :]
-                weights = word_topic[word] ** (step / steps) * (prior + np.bincount(others, minlength=prior.size))
+                remaining = topics[:n] + topics[n + 1 :]
+                weights = word_topic[word] ** (step / steps) * (prior + np.bincount(remaining, minlength=prior.size))
                 topics[n] = draw(weights, uniform(key, number))
                 number += 1
             log_weight += np.log([word_topic[w, z] for w, z in zip(words, topics, strict=True)]).sum() / steps

@@ -314,14 +314,14 @@ def table_outcomes(state, e, k):
     i, parent = network.edges[e]
     outcomes = []
     for value in range(state.m[i, k] + 1):
-        other = state.copy()
-        other.s[e, k] = value
-        other.m[parent, k] += (value - state.s[e, k]) * (parent >= network.held)
-        if other.is_valid():
-            outcomes.append((log_probability(other), other))
+        changed = state.copy()
+        changed.s[e, k] = value
+        changed.m[parent, k] += (value - state.s[e, k]) * (parent >= network.held)
+        if changed.is_valid():
+            outcomes.append((log_probability(changed), changed))
     logs = np.array([log for log, _ in outcomes])
     chance = np.exp(logs - logs.max())
-    return list(zip(chance / chance.sum(), (other for _, other in outcomes), strict=True))
+    return list(zip(chance / chance.sum(), (changed for _, changed in outcomes), strict=True))
 
 
 def move_tables(state, nodes, number, values=None, after_move=ignore):

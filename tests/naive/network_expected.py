@@ -24,10 +24,10 @@ def seated(customers, log_absent, base, discount):
     return present * climbed(customers / present, base, discount)
 
 
-def choose(weight, most=16, smallest=1 / 256):
+def choose(weight, size=16, smallest=1 / 256):
     """{topic: responsibility} of the topics that matter, in steps of 2^-15 that add up to one."""
     order = sorted(range(len(weight)), key=lambda k: -weight[k])
-    retained = [k for k in order if weight[k] > smallest * sum(weight)][:most] or order[:1]
+    retained = [k for k in order if weight[k] > smallest * sum(weight)][:size] or order[:1]
     total = sum(weight[k] for k in retained)
     steps = {k: int(weight[k] / total * (32768 - 0.01)) for k in retained}
     steps[retained[0]] += 32768 - sum(steps.values())
@@ -50,7 +50,7 @@ class Document:
         self.alpha, self.nodes, self.values = alpha, len(parents), len(alpha)
         shape = (self.nodes + len(mean_above), self.values)
         # Nodes above are the last rows, so that a parent of -1 is the last of them.
-        for name in ("own", "own_absent", "m", "z", "t", "mu", "rise", "mean", "response"):
+        for name in ("node_tokens", "log_absent", "m", "z", "t", "mu", "rise", "mean", "response"):
             setattr(self, name, np.zeros(shape))
         if len(mean_above):
             self.mean[self.nodes :], self.response[self.nodes :] = mean_above, response_above
@@ -67,7 +67,7 @@ class Document:
 
     def gather(self, first=False):
         self.m[:], self.z[:] = 0.0, 0.0
-        self.m[: self.nodes], self.z[: self.nodes] = self.own[: self.nodes], self.own_absent[: self.nodes]
+        self.m[: self.nodes], self.z[: self.nodes] = self.node_tokens[: self.nodes], self.log_absent[: self.nodes]
         for j in reversed(range(self.nodes)):
             if not self.parents[j]:
                 continue
@@ -105,8 +105,8 @@ class Document:
         factor, total = self.factor(j), self.b[j] + self.m[j].sum()
         for k in range(self.values):
             base = factor * self.mu[j, k]
-            others = max(self.m[j, k] - 1 - self.a[j] * max(self.t[j, k] - 1, 0), 0)
-            opened = base / (base + others)
+            seated = max(self.m[j, k] - 1 - self.a[j] * max(self.t[j, k] - 1, 0), 0)
+            opened = base / (base + seated)
             self.mean[j, k] = (self.m[j, k] - self.a[j] * self.t[j, k] + base) / total
             self.response[j, k] = (1 - self.a[j] * opened + factor * self.rise[j, k] * opened) / total
 
@@ -154,9 +154,9 @@ class Document:
             pair[2] = choose(weight)
             for sign, shares in ((-count, before), (count, pair[2])):
                 for k, q in shares.items():
-                    for array in (self.own, self.m):
+                    for array in (self.node_tokens, self.m):
                         array[j, k] = max(array[j, k] + sign * q, 0.0)
-                    for array in (self.own_absent, self.z):
+                    for array in (self.log_absent, self.z):
                         array[j, k] = min(array[j, k] + sign * log_absent(q), 0.0)
                     words.add(word, k, sign * q)
         if self.parents[j]:

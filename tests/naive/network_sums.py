@@ -70,8 +70,8 @@ def misplaced(graph, linked, word_kind):
     found = {fault for fault, wrong in faults.items() if wrong.any()}
     found |= {consistency.WRONG_PARENT} if (parent >= child).any() else set()
     found |= {consistency.WRONG_SEGMENT_NODE} if (np.diff(graph.segment_node) < 0).any() else set()
-    most = [
+    max_nodes = [
         max(np.count_nonzero((owner == document) & (graph.node_kind == kind)) for document in range(sizes.size))
         for kind in range(kinds)
     ]
-    return found, most
+    return found, max_nodes

@@ -16,8 +16,8 @@ def sample_proportions(words, word_topic, prior, skipped, counted, key, first):
     shares, within, tables = [], [], []
     for sweep in range(skipped + counted):
         for n, word in enumerate(words):
-            others = topics[:n] + topics[n + 1 :]
-            weights = word_topic[word] * (prior + np.bincount(np.array(others, dtype=int), minlength=prior.size))
+            remaining = topics[:n] + topics[n + 1 :]
+            weights = word_topic[word] * (prior + np.bincount(np.array(remaining, dtype=int), minlength=prior.size))
             topics[n] = draw(weights, uniform(key, number))
             number += 1
         if sweep >= skipped:

@@ -28,8 +28,8 @@ def fold_in(offsets, position, counts, phi, prior, sweeps, weights=None):
             before = document_counts.copy()
             relaxation = (1.5 if sweep < 16 else 1.7) if moving and sweep < sweeps - 1 else 1.0
             for i in range(last - first):
-                others = 0.0 if sweep == 0 else np.maximum(document_counts - weights[first + i] * q[i], 0.0)
-                new = (prior + others) * np.maximum(phi[position[first + i]], 1e-30)
+                remaining = 0.0 if sweep == 0 else np.maximum(document_counts - weights[first + i] * q[i], 0.0)
+                new = (prior + remaining) * np.maximum(phi[position[first + i]], 1e-30)
                 new = np.maximum(q[i] + relaxation * (new / new.sum() - q[i]), 0.0)
                 document_counts = document_counts + counts[first + i] * (new - q[i])
                 q[i] = new

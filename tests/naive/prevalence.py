@@ -25,10 +25,10 @@ def count_moments(offsets, counts, lists, topic, starts, share, rest, priors):
     mean, variance, absent = np.zeros((3, *priors.shape))
     for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         c, mean[d, active] = counts[pairs], counts[pairs] @ q
-        others = np.delete(np.arange(priors.shape[1]), active)
-        if others.size:
-            mean[d, others] = variance[d, others] = rest[d] * priors[d, others] / priors[d, others].sum()
-            absent[d, others] = -mean[d, others]
+        inactive = np.delete(np.arange(priors.shape[1]), active)
+        if inactive.size:
+            mean[d, inactive] = variance[d, inactive] = rest[d] * priors[d, inactive] / priors[d, inactive].sum()
+            absent[d, inactive] = -mean[d, inactive]
         variance[d, active] = c @ (q * (1 - q))
         absent[d, active] = np.log(np.maximum(np.prod((1 - q) ** c[:, np.newaxis], axis=0), 1e-37))
     response = np.clip(variance / np.maximum(priors + mean, 1e-300), 0.0, 0.95)

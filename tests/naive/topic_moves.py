@@ -155,8 +155,8 @@ def score_deletions(
 
 def target(k, into, split, key, document):
     """The topic that replaces a topic in a document; -1 for none."""
-    other = address(key, document) >> 63
-    return split[k] if other and split[k] >= 0 else into[k]
+    is_split = address(key, document) >> 63
+    return split[k] if is_split and split[k] >= 0 else into[k]
 
 
 def moved(

@@ -45,10 +45,10 @@ def theta_bound(gamma, alpha, tokens):
     return value
 
 
-def largest(q, share, most):
+def largest(q, share, limit):
     """The largest q, one at least, and those after it of at least a share; the first of equal ones comes first."""
     order = sorted(range(len(q)), key=lambda end: (-q[end], end))
-    chosen = [end for place, end in enumerate(order[:most]) if place == 0 or q[end] >= share]
+    chosen = [end for place, end in enumerate(order[:limit]) if place == 0 or q[end] >= share]
     return chosen, [q[end] for end in chosen]
 
 

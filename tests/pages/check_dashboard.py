@@ -104,9 +104,9 @@ def test_page__is_in_the_navigation_and_in_lists(fitting, visits):
     seen.page.click("a[href='collapsium']")
     seen.page.wait_for_url(f"{url}/collapsium")
     listed = json.loads(urllib.request.urlopen(f"{url}/individual-plots.json").read())
-    ours = {name: path for name, path in listed.items() if "Collapsium" in name}
-    assert len(ours) == 5
-    for path in ours.values():
+    pages = {name: path for name, path in listed.items() if "Collapsium" in name}
+    assert len(pages) == 5
+    for path in pages.values():
         visit = visits(f"{url}{path}", width=400, height=300)
         assert visit.page.locator("figure svg").count()
         visit.require_clean()

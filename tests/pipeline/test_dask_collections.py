@@ -304,10 +304,10 @@ def test_a_wrong_count_in_a_dask_array__is_named_in_one_line(value, fit, score):
 OTHERS = {"fewer": COUNTS.drop(columns="d"), "reordered": COUNTS[list("abdc")]}
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("wrong", OTHERS)
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "score", "transform"])
-def test_estimators__refuse_partitions_of_other_columns(other, method, counted):
-    frames = [COUNTS, OTHERS[other]]
+def test_estimators__refuse_partitions_of_other_columns(wrong, method, counted):
+    frames = [COUNTS, OTHERS[wrong]]
     parts = dd.from_map(lambda n: frames[n], [0, 1], meta=COUNTS, enforce_metadata=False)
     estimator, text = copy.deepcopy(counted), "partition 1: expected 4 columns, found (3|'d' for 'c')"
     with dask.config.set(scheduler="synchronous"), pytest.raises(InputError, match=text) as caught:
@@ -315,10 +315,10 @@ def test_estimators__refuse_partitions_of_other_columns(other, method, counted):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("wrong", OTHERS)
 @pytest.mark.parametrize("method", ["partial_fit", "score", "transform"])
-def test_estimators__refuse_frames_of_other_columns_than_at_fit(other, method, counted):
-    frame, estimator = dd.from_pandas(OTHERS[other], npartitions=2), copy.deepcopy(counted)
+def test_estimators__refuse_frames_of_other_columns_than_at_fit(wrong, method, counted):
+    frame, estimator = dd.from_pandas(OTHERS[wrong], npartitions=2), copy.deepcopy(counted)
     with pytest.raises(InputError, match="X: expected the 4 columns of the fit, found (3|'d' for 'c')") as caught:
         getattr(estimator, method)(frame)
     assert "\n" not in str(caught.value)
@@ -363,7 +363,7 @@ def test_wrong_collections__are_refused_in_one_line_with_nothing_left(name, tmp_
     assert names(tmp_path) == []
 
 
-def test_a_closed_client__is_refused_and_is_no_active_one(tmp_path):
+def test_a_closed_client__is_refused_and_not_the_active_client(tmp_path):
     cluster = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None)
     with cluster, distributed.Client(cluster, set_as_default=False) as closed:
         pass

@@ -13,8 +13,8 @@ def test_documents_without_a_field__have_the_mean_of_numbers_and_the_reference_l
     design = model_design(check_formula("~ party + year"), counts, 10, {"party", "year"})
     known = {"party": np.array(["b", "b"], dtype=object), "year": np.array([1995.0, 1995.0])}
     np.testing.assert_array_equal(design.rows({}, 2), design.rows(known, 2))
-    other = {**known, "party": np.array(["b", "c"], dtype=object)}
-    assert not np.array_equal(design.rows(other, 2), design.rows(known, 2))
+    changed = {**known, "party": np.array(["b", "c"], dtype=object)}
+    assert not np.array_equal(design.rows(changed, 2), design.rows(known, 2))
 
 
 def test_documents_without_a_field_that_others_lacked__have_the_level_of_missing_labels():

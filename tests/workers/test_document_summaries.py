@@ -79,8 +79,8 @@ def test_labels__are_summed_once_a_document(seed, documents, topics):
 
 def test_labels__of_too_many_values_are_not_added():
     single = Labelled(["a"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
-    other = Labelled(["b"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
-    assert (single + other).values is None
+    large = Labelled(["b"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
+    assert (single + large).values is None
     assert (too_many(3) + single).values is None
     assert (single + single).documents.tolist() == [2]
 

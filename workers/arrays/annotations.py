@@ -189,9 +189,9 @@ def is_from_zero_to(values: AnyArray, limit: float) -> bool:
     """
     if not values.size or limit < 0 or not values.flags.c_contiguous:
         return False
-    bits, most = values.reshape(-1).view(f"u{values.dtype.itemsize}"), _largest_bits(values.dtype, limit)
+    bits, limit_bits = values.reshape(-1).view(f"u{values.dtype.itemsize}"), _largest_bits(values.dtype, limit)
     # In chunks, as numbers that may be negative are passed over once more from the first of them.
-    return all(int(bits[first : first + CHUNK_SIZE].max()) <= most for first in range(0, bits.size, CHUNK_SIZE))
+    return all(int(bits[first : first + CHUNK_SIZE].max()) <= limit_bits for first in range(0, bits.size, CHUNK_SIZE))
 
 
 @functools.lru_cache(maxsize=1024)

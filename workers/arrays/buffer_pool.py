@@ -74,8 +74,8 @@ class Pool:
             fitting = [piece for piece in self._free if size <= len(piece) <= limit]
             if fitting:
                 piece = min(fitting, key=len)
-                self._free = [other for other in self._free if other is not piece]
-                self._idle = sum(len(other) for other in self._free)
+                self._free = [free for free in self._free if free is not piece]
+                self._idle = sum(len(free) for free in self._free)
             else:
                 piece = self._fetch(size)
             self._used += len(piece)

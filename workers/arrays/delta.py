@@ -133,8 +133,8 @@ def total(deltas: Iterable[Delta]) -> Delta:
         return summands[0] if summands else Delta()
     ids: dict[str, Array] = {}
     for delta in summands:
-        for dim, own_ids in delta.ids.items():
-            ids[dim] = own_ids if dim not in ids else _union(ids[dim], own_ids)
+        for dim, part_ids in delta.ids.items():
+            ids[dim] = part_ids if dim not in ids else _union(ids[dim], part_ids)
     seconds: dict[str, float] = {}
     for delta in summands:
         for activity, spent in delta.seconds.items():
@@ -158,11 +158,11 @@ def _sum(name: str, summands: Sequence[Delta], ids: Arrays) -> Part:
     """Return the sum of the arrays of one name over all ids, added from left to right; no summand is changed."""
     first, shape = summands[0].parts[name], _aligned_shape(name, summands[0], ids)
     for delta in summands[1:]:
-        part, other = delta.parts[name], _aligned_shape(name, delta, ids)
-        if (first.dims, first.kind, shape) != (part.dims, part.kind, other):
+        part, part_shape = delta.parts[name], _aligned_shape(name, delta, ids)
+        if (first.dims, first.kind, shape) != (part.dims, part.kind, part_shape):
             raise ValueError(
                 f"{name!r} cannot be added: {first.kind} {first.dims} of shape {shape}, "
-                f"{part.kind} {part.dims} of shape {other}"
+                f"{part.kind} {part.dims} of shape {part_shape}"
             )
     arrays = [delta.parts[name].values for delta in summands]
     if len(arrays) == 1 and arrays[0].shape == shape:

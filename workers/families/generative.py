@@ -71,12 +71,12 @@ def _draw_topic(
     shape = concentration / words
     first = generator.standard_gamma(1.0 + shape)
     # H is larger with a probability below exp(-75).
-    most = 2.0 * (1.0 + shape) + 100.0
-    reach = shape * special.log(most / (MIN_PROBABILITY * first))
-    others = generator.binomial(words - 1, -special.expm1(-reach))
-    behind = -special.log1p(special.expm1(-reach) * generator.random(others))
-    weight = np.concatenate([[first], generator.standard_gamma(1.0 + shape, others) * special.exp(-behind / shape)])
-    word = generator.choice(words, others + 1, replace=False)
+    bound = 2.0 * (1.0 + shape) + 100.0
+    reach = shape * special.log(bound / (MIN_PROBABILITY * first))
+    more = generator.binomial(words - 1, -special.expm1(-reach))
+    behind = -special.log1p(special.expm1(-reach) * generator.random(more))
+    weight = np.concatenate([[first], generator.standard_gamma(1.0 + shape, more) * special.exp(-behind / shape)])
+    word = generator.choice(words, more + 1, replace=False)
     keep = weight >= MIN_PROBABILITY * weight.sum()
     word, weight = word[keep], weight[keep]
     order = np.argsort(word)

@@ -79,10 +79,10 @@ def _by_runs(texts: pa.Array, rule: int) -> Tokens:
     texts = pc.ascii_lower(texts)
     offsets = np.ascontiguousarray(_offsets(texts))
     data = np.frombuffer(texts.buffers()[2] or b"", dtype=np.uint8)
-    most = int(offsets[-1] - offsets[0]) // 2 + len(texts) + 1
-    numbers, ends = np.empty(most, dtype=np.int32), np.empty(len(texts), dtype=np.int64)
-    first, length = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-    room = np.array([min(1 << (2 * most).bit_length(), _MAX_SLOTS)], dtype=np.int64)
+    max_runs = int(offsets[-1] - offsets[0]) // 2 + len(texts) + 1
+    numbers, ends = np.empty(max_runs, dtype=np.int32), np.empty(len(texts), dtype=np.int64)
+    first, length = np.empty(max_runs, dtype=np.int64), np.empty(max_runs, dtype=np.int64)
+    room = np.array([min(1 << (2 * max_runs).bit_length(), _MAX_SLOTS)], dtype=np.int64)
     distinct = number_runs(data, offsets, _inside(), room, numbers, ends, first, length)
     numbers = numbers[: int(ends[-1]) if ends.size else 0]
     words, places, counts = _words_of(_runs_at(data, first[:distinct], length[:distinct]), rule)
@@ -113,15 +113,15 @@ def _inside() -> npt.NDArray[np.uint8]:
 def _words_of(runs: pa.Array, rule: int) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:
     """Return the distinct words of distinct runs, the words' indices run by run, and the number of words by run."""
     is_word = pc.match_substring_regex(runs, "^[a-z]{2,}$")
-    plain, others = runs.filter(is_word), runs.filter(pc.invert(is_word))
+    plain, mixed = runs.filter(is_word), runs.filter(pc.invert(is_word))
     find = word_pattern(rule).findall
-    lines = lower_case("\n".join(others.to_pylist()), rule).split("\n") if len(others) else []
-    words_of_others = [find(line) for line in lines]
-    rest = pa.array([word for words in words_of_others for word in words], pa.string())
+    lines = lower_case("\n".join(mixed.to_pylist()), rule).split("\n") if len(mixed) else []
+    words_of_mixed = [find(line) for line in lines]
+    rest = pa.array([word for words in words_of_mixed for word in words], pa.string())
     words = pc.unique(pa.concat_arrays([plain, rest]))
     is_plain = np.asarray(is_word, dtype=bool)
     counts = np.ones(len(runs), dtype=np.int64)
-    counts[~is_plain] = [len(words) for words in words_of_others]
+    counts[~is_plain] = [len(words) for words in words_of_mixed]
     starts = np.cumsum(counts) - counts
     places = np.empty(int(counts.sum()), dtype=np.int32)
     alone = np.zeros(places.size, dtype=bool)

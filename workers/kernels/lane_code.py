@@ -99,9 +99,9 @@ class _Code:
 
     def evenly(self, number: ir.Value) -> ir.Value:
         """Return a number eight times."""
-        one = self.builder.insert_element(self.nothing, number, self.integer(0))
+        single = self.builder.insert_element(self.nothing, number, self.integer(0))
         zeros = ir.Constant(self.integers, [0] * LANES)
-        return self.builder.shuffle_vector(one, self.nothing, zeros)
+        return self.builder.shuffle_vector(single, self.nothing, zeros)
 
     def gathered(self) -> ir.Value:
         """Return the numbers of `cells`: single loads, as instructions that gather took 1.15 times as long (Zen 5)."""

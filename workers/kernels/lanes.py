@@ -104,9 +104,9 @@ def spread_evenly(number: Number) -> Lanes:
 
 
 @_operation
-def larger(lanes: Lanes, others: Lanes) -> Lanes:
+def larger(left: Lanes, right: Lanes) -> Lanes:
     """Return the larger of each two numbers."""
-    return np.where(lanes > others, lanes, others)
+    return np.where(left > right, left, right)
 
 
 @_operation

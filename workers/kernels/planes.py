@@ -105,9 +105,9 @@ def _fold_some(values: Array, first: int, count: int, folded: Array, sums: Array
         number = (value << 1) ^ (value >> 63)
         folded[position] = number
         bits |= number
-        other = int(value != 0)
-        position += other
-        mask |= other << place
+        is_nonzero = int(value != 0)
+        position += is_nonzero
+        mask |= is_nonzero << place
     sums[0], sums[1] = position, bits
     return mask
 

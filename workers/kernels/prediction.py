@@ -174,7 +174,7 @@ def _sweep_document(document: int, sweep: int, relaxation: Number, pairs: Docume
 @borrower
 def _weigh(k: int, share: int, word: int, smallest: Lanes, work: FoldInWorkspace) -> Lanes:
     """Fill the weights of eight topics for a pair, from its responsibilities and its word's probabilities."""
-    others = load(work.counts, k) + load(work.change, k) - load(work.share, share)
-    weight = larger(others, smallest) * load(work.word_probability, word)
+    remaining = load(work.counts, k) + load(work.change, k) - load(work.share, share)
+    weight = larger(remaining, smallest) * load(work.word_probability, word)
     store(work.weight, k, weight)
     return weight

@@ -71,10 +71,10 @@ def positive_information(
     Shapes: `together`, `information` (block, words); `sums` (block,); `context` (words,).
     """
     for word in range(together.shape[0]):
-        for other in range(together.shape[1]):
-            information[word, other] = 0.0
-            if together[word, other] > 0.0:
-                information[word, other] = max(0.0, math.log(together[word, other] / (sums[word] * context[other])))
+        for column in range(together.shape[1]):
+            information[word, column] = 0.0
+            if together[word, column] > 0.0:
+                information[word, column] = max(0.0, math.log(together[word, column] / (sums[word] * context[column])))
 
 
 @kernel
@@ -195,11 +195,11 @@ def document_vectors(
 
 
 @helper
-def cosine(vectors: Float32Matrix, row: int, others: Float32Matrix, other: int) -> np.float32:
+def cosine(vectors: Float32Matrix, row: int, references: Float32Matrix, reference: int) -> np.float32:
     """Return the product of a vector and one of others, added up in single precision."""
     total = np.float32(0.0)
     for c in range(vectors.shape[1]):
-        total += vectors[row, c] * others[other, c]
+        total += vectors[row, c] * references[reference, c]
     return total
 
 

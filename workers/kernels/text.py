@@ -140,9 +140,9 @@ def _leave(
     """Count the windows before `window` in which a word was present, alone and together with its partners."""
     word_windows[word] += window - since[word]
     for place in range(pairs.start[word], pairs.start[word + 1]):
-        other = since[pairs.partner[place]]
-        if other >= 0:
-            pair_windows[pairs.pair[place]] += window - max(since[word], other)
+        partner_since = since[pairs.partner[place]]
+        if partner_since >= 0:
+            pair_windows[pairs.pair[place]] += window - max(since[word], partner_since)
     since[word] = -1
 
 

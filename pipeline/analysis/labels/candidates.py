@@ -165,7 +165,7 @@ def _score_range(
     logs = np.empty((shard.documents, len(candidates.values)))
     values: Sequence[str | float] = candidates.values
     for column, value in enumerate(values):
-        labelled = replace(grid.shard, labels=grid.others.set_to(candidates.field, value))
+        labelled = replace(grid.shard, labels=grid.known_labels.set_to(candidates.field, value))
         parts = zip(models, blocks, rows, strict=True)
         probabilities = [
             _probability(model, labelled, member_blocks, words, seed) for model, member_blocks, words in parts
@@ -199,7 +199,7 @@ class _ProbabilityGrid:
     """
 
     shard: Shard  # The pairs to predict, of documents or of kinds
-    others: Labels  # Their labels and covariates except the field
+    known_labels: Labels  # Their labels and covariates except the field
     # Each pair's document, and the index of its probability; int64 (pairs,)
     owner: Ints
     place: Ints
@@ -207,13 +207,13 @@ class _ProbabilityGrid:
     documents: int  # Number of documents
 
     @staticmethod
-    def of(shard: Shard, others: Labels, table: LabelTable) -> _ProbabilityGrid:
+    def of(shard: Shard, known_labels: Labels, table: LabelTable) -> _ProbabilityGrid:
         """Return the smaller of the two sets."""
         owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-        kind, chosen = _kinds(others, table, shard.documents)
+        kind, chosen = _kinds(known_labels, table, shard.documents)
         words = shard.words.size
         if chosen.size * words >= shard.pairs:
-            return _ProbabilityGrid(shard, others, owner, np.arange(shard.pairs), shard.counts, shard.documents)
+            return _ProbabilityGrid(shard, known_labels, owner, np.arange(shard.pairs), shard.counts, shard.documents)
         grid = Shard(
             shard.number,
             np.arange(chosen.size + 1, dtype=np.int64) * words,
@@ -222,7 +222,7 @@ class _ProbabilityGrid:
             np.ones(chosen.size * words, dtype=np.int32),
         )
         place = kind[owner] * words + shard.position
-        return _ProbabilityGrid(grid, others.take(chosen), owner, place, shard.counts, shard.documents)
+        return _ProbabilityGrid(grid, known_labels.take(chosen), owner, place, shard.counts, shard.documents)
 
     def logs(self, probability: Floats) -> Floats:
         """Return the log probability of each document's tokens."""
@@ -230,9 +230,9 @@ class _ProbabilityGrid:
         return np.bincount(self.owner, token_logs, self.documents).astype(np.float64)
 
 
-def _kinds(others: Labels, table: LabelTable, documents: int) -> tuple[Ints, Ints]:
+def _kinds(known_labels: Labels, table: LabelTable, documents: int) -> tuple[Ints, Ints]:
     """Return each document's kind, by its known labels, and a document of each kind."""
-    known = numbered(others, table, documents)
+    known = numbered(known_labels, table, documents)
     seen: dict[bytes, int] = {}
     kind = np.empty(documents, dtype=np.int64)
     chosen: list[int] = []

@@ -131,5 +131,5 @@ def _print_constant_columns(folder: str, constant: tuple[int, ...]) -> None:
     words = Corpus(folder).vocabulary.words
     named = ", ".join(words[column] for column in constant[:MAX_NAMED_COLUMNS])
     rest = len(constant) - MAX_NAMED_COLUMNS
-    others = f" and {rest} more" if rest > 0 else ""
-    print(f"the same in all vectors: {named}{others} ({counted(len(constant), 'column')}, kept)")
+    more = f" and {rest} more" if rest > 0 else ""
+    print(f"the same in all vectors: {named}{more} ({counted(len(constant), 'column')}, kept)")

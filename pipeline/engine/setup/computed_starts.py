@@ -177,13 +177,13 @@ def _unknown(documents: int, topics: int) -> DocumentProportions:
     return sparse_proportions(none, none, np.zeros(0), documents, topics)
 
 
-def _start_words(counts: Sequence[WordCounts], most: int, least: int = 1) -> StartWords:
+def _start_words(counts: Sequence[WordCounts], max_words: int, min_documents: int = 1) -> StartWords:
     """Return the most frequent words, each of some documents at least, from the counts of the shards."""
     size = 1 + max((int(count.words.max(initial=-1)) for count in counts), default=-1)
     frequency = np.zeros(size, dtype=np.int64)
     for count in counts:
         frequency[count.words] += count.documents
-    return starts.frequent_words(frequency, sum(count.corpus_documents for count in counts), most, least)
+    return starts.frequent_words(frequency, sum(count.corpus_documents for count in counts), max_words, min_documents)
 
 
 def _summed(executor: Executor, parts: Sequence[Future[T]]) -> Future[T]:
@@ -276,7 +276,7 @@ def _centroids(
 ) -> Future[Floats]:
     """Return the centroids of the spherical clusters of vectors."""
     total = sum(executor.collect([executor.submit(len, part) for part in parts]))
-    share = min(1.0, max(settings.sample, settings.sample_each * topics) / max(total, 1))
+    share = min(1.0, max(settings.sample, settings.sample_per_cluster * topics) / max(total, 1))
     samples = [
         executor.submit(
             starts.sample_vectors, part, weight, share, stream.at(purpose="sample of vectors", place=number)
@@ -329,7 +329,7 @@ def _coordinates(
     settings = QUICK_CLUSTERS
     sampled = shards[:: max(int(float(masses.sum()) / settings.sample_tokens), 1)]
     directions = starts.first_word_directions(masses, settings, stream)
-    most = directions.shape[1]
+    dimensions = directions.shape[1]
     for number in range(settings.rounds):
         progress("directions of words, round", number + 1, settings.rounds)
         sums: list[Future[Floats] | None] = [None] * min(len(sampled), settings.chains)
@@ -344,9 +344,9 @@ def _coordinates(
         left = settings.rounds - 1 - number
         # Before that, directions still differ little in length, and need no rotation.
         if left == 1:
-            products = starts.rotated(products, -0.5, most, settings)
+            products = starts.rotated(products, -0.5, dimensions, settings)
         elif not left:
-            products = starts.rotated(products, -0.25, most - settings.oversampling, settings)
+            products = starts.rotated(products, -0.25, dimensions - settings.oversampling, settings)
         directions = products
     return directions
 

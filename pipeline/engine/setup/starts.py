@@ -193,7 +193,7 @@ def begin_from(
     proportions: Sequence[DocumentProportions],
     topics: int | None,
     strength: float = 0.0,
-    most: int | None = None,
+    max_topics: int | None = None,
 ) -> Start:
     """Return the start of a fit from the proportions of the documents of each shard."""
     shards = corpus.manifest.shards
@@ -203,7 +203,7 @@ def begin_from(
     totals: npt.NDArray[np.float64] = np.zeros(width)
     for shard_proportions in proportions:
         totals[: shard_proportions.width] += shard_proportions.totals()
-    columns, notices = _columns(totals, topics, most)
+    columns, notices = _columns(totals, topics, max_topics)
     if topics is not None and width < topics:
         notices = (f"begins from {width} topics; the other {topics - width} begin empty",)
     retained = int(columns.max(initial=-1)) + 1
@@ -214,7 +214,7 @@ def begin_from(
 
 
 def _columns(
-    totals: npt.NDArray[np.float64], topics: int | None, most: int | None
+    totals: npt.NDArray[np.float64], topics: int | None, max_topics: int | None
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Return the fit's topic for each topic of the proportions, -1 for those left out, and a notice of these."""
     if topics is not None and totals.size <= topics:
@@ -222,7 +222,7 @@ def _columns(
     used = np.flatnonzero(totals > 0.0)
     chosen = used
     notices: tuple[str, ...] = ()
-    limit = most if topics is None else topics
+    limit = max_topics if topics is None else topics
     if limit is not None and used.size > limit:
         chosen = np.sort(used[np.argsort(-totals[used], kind="stable")[:limit]])
         share = float(totals[chosen].sum() / totals.sum())

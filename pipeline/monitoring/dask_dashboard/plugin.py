@@ -158,10 +158,10 @@ def sweeps_chart(status: RunStatus, fit: FitStatus) -> Markup:  # noqa: ARG001
     drawn: Markup | str = ""
     if points:
         chart = Chart((points[0][0], points[-1][0]), (0.0, 1.05 * max(values[-1] for _, values in points)))
-        least, low, half, high, most = (
+        smallest, low, half, high, largest = (
             [(float(iteration), values[column]) for iteration, values in points] for column in range(5)
         )
-        chart.area([*most, *reversed(least)], "band")
+        chart.area([*largest, *reversed(smallest)], "band")
         chart.area([*high, *reversed(low)], "band")
         chart.line(half, "c0")
         drawn = chart.drawn("Time of a shard's sweep", iteration_ticks(*chart.x), number_ticks(ticks(*chart.y)))

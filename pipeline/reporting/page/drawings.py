@@ -77,9 +77,12 @@ def time_view(shares: TimeShares, topics: Sequence[Topic], documents: str) -> Ti
     dates = [(middles[row], label_of(shares, row)) for row in labelled_periods([x / end for x in middles], MAX_DATES)]
     columns = [column for column in shares.foremost() if int(shares.topics[column]) in known]
     charts = [_topic(shares, column, known[int(shares.topics[column])], edges, dates, documents) for column in columns]
-    has_few = bool((shares.documents < FEW_DOCUMENTS).any())
+    has_few_documents = bool((shares.documents < FEW_DOCUMENTS).any())
     return TimeView(
-        shares.period, [*charts, _documents(shares, edges, dates, documents.capitalize())], has_few, shares.notes
+        shares.period,
+        [*charts, _documents(shares, edges, dates, documents.capitalize())],
+        has_few_documents,
+        shares.notes,
     )
 
 

@@ -243,13 +243,13 @@ def _last_iterations(material: Material) -> list[Mapping[str, Any]]:
 
 def topic_rows(material: Material) -> list[TopicRow]:
     """Return the rows of the table of topics."""
-    most = max((topic.share for topic in material.topics), default=0.0) or 1.0
+    max_share = max((topic.share for topic in material.topics), default=0.0) or 1.0
     documents = {} if material.summary is None else {topic.id: topic.documents for topic in material.summary.topics}
     return [
         {
             "id": topic.id,
             "share": topic.share,
-            "bar": 100 * topic.share / most,
+            "bar": 100 * topic.share / max_share,
             "below": topic.below,
             "level": topic.level or 0,
             "most": documents.get(topic.id),
@@ -274,7 +274,7 @@ def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
             "r": round(MAP_WIDTH * float(topics_map.radius[number]), 2),
             "share": topics[number].share,
             "words": _titled(topics[number]),
-            "texts": {kind: own_texts[number] for kind, own_texts in texts.items()},
+            "texts": {kind: topic_texts[number] for kind, topic_texts in texts.items()},
         }
         for number in sorted(range(len(topics)), key=lambda number: -topics[number].share)
     ]

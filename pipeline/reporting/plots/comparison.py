@@ -64,7 +64,7 @@ def _draw_scores(axes: Axes, rows: Sequence[Row]) -> None:
     families = list(dict.fromkeys(row["family"] for row in rows))
     for number, (label, points) in enumerate(cells.items()):
         family = points[0]["family"]
-        starts = [other for other, others in cells.items() if others[0]["family"] == family]
+        starts = [start for start, cell_rows in cells.items() if cell_rows[0]["family"] == family]
         style: dict[str, Any] = {
             "color": COLOURS[families.index(family) % len(COLOURS)],
             "linestyle": LINES[starts.index(label) % len(LINES)],

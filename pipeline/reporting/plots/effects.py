@@ -259,18 +259,18 @@ def most_changed(effects: Effects) -> list[int]:
     return [int(column) for column in np.argsort(-change, kind="stable")[: MAX_PANELS // 2]]
 
 
-def rows_of_terms(effects: Effects, most: int = MAX_PANELS) -> list[int]:
+def rows_of_terms(effects: Effects, limit: int = MAX_PANELS) -> list[int]:
     """Return the terms of a forest, without the intercept."""
-    return [row for row, term in enumerate(effects.terms) if term != "Intercept"][:most]
+    return [row for row, term in enumerate(effects.terms) if term != "Intercept"][:limit]
 
 
 def curves_of(effects: Effects, along: str) -> dict[str, list[int]]:
     """Return the rows of each curve along a number, in ascending order, by the values of the other fields."""
     curves: dict[str, list[int]] = {}
     for row, values in enumerate(effects.values):
-        others = ", ".join(f"{name}={value}" for name, value in values.items() if name != along)
+        held = ", ".join(f"{name}={value}" for name, value in values.items() if name != along)
         # A difference has its values at the end of the term's name.
-        key = others if effects.kind == "prediction" else effects.terms[row].partition(" at ")[0]
+        key = held if effects.kind == "prediction" else effects.terms[row].partition(" at ")[0]
         curves.setdefault(key, []).append(row)
     return {key: sorted(rows, key=lambda row: float(effects.values[row][along])) for key, rows in curves.items()}
 

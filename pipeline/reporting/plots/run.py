@@ -87,7 +87,7 @@ def draw_segments(
     *,
     document: str | None = None,
     chosen: Sequence[int] | None = None,
-    other: str | os.PathLike[str] | None = None,
+    compared: str | os.PathLike[str] | None = None,
     corpus: str | os.PathLike[str] | None = None,
 ) -> tuple[Drawing, list[str]]:
     """Draw topic proportions along a document's segments.
@@ -96,17 +96,17 @@ def draw_segments(
     segments
     """
     matches: dict[int, int] = {}
-    if other is None:
+    if compared is None:
         panels = [segment_proportions(run, document=document, corpus=corpus)]
     else:
-        first, second, matches = compare_runs(run, other, document=document, corpus=corpus)
+        first, second, matches = compare_runs(run, compared, document=document, corpus=corpus)
         panels = [first, second]
     known = [{topic.id: topic for topic in style.named(topics(run, WORDS))}]
-    known += [] if other is None else [{topic.id: topic for topic in topics(other, WORDS)}]
+    known += [] if compared is None else [{topic.id: topic for topic in topics(compared, WORDS)}]
     coloured = _coloured(chosen, known[0], panels, matches)
     colours = colours_of(coloured, list(known[0]), len(AREAS))
     palettes = [{topic: AREAS[colours[topic]] for topic in coloured}]
-    back = {ours: theirs for theirs, ours in matches.items()}
+    back = {first_topic: second_topic for second_topic, first_topic in matches.items()}
     palettes += [{back[topic]: colour for topic, colour in palettes[0].items() if topic in back}] * (len(panels) - 1)
     lines = [f"{_title(panel)}: {panel.distance_text} (mean Hellinger distance)" for panel in panels]
     return Drawing(lambda: _segments_figure(panels, known, palettes, style)), lines
@@ -179,8 +179,8 @@ def _areas(axes: Axes, panel: SegmentProportions, palette: Mapping[int, str], kn
 
 def steps_note(segments: int, steps: int) -> str:
     """Return a note about steps that are means of neighbouring segments; empty where each segment has a step."""
-    fewest, most = segments // steps, -(-segments // steps)
-    return "" if most == 1 else f" (a step is the mean of {fewest if fewest == most else f'{fewest} or {most}'})"
+    low, high = segments // steps, -(-segments // steps)
+    return "" if high == 1 else f" (a step is the mean of {low if low == high else f'{low} or {high}'})"
 
 
 def _named(topic: Topic) -> str:
@@ -381,9 +381,9 @@ def plot(
     if pictures == (LABELS,):
         drawing, lines = _labels(run, style), [LABELS]
     elif pictures == (SEGMENTS,):
-        other = segments.compare_with
+        compared = segments.compare_with
         drawing, lines = draw_segments(
-            run, style, document=segments.document, chosen=chosen.topics, other=other, corpus=chosen.corpus
+            run, style, document=segments.document, chosen=chosen.topics, compared=compared, corpus=chosen.corpus
         )
     elif pictures == (TREE,):
         drawing, lines = _tree(run, style, folding.min_share, folding.levels), [TREE]
@@ -423,9 +423,9 @@ def _check_axes(out: object, pictures: Sequence[str], options: PlotOptions) -> N
         raise OptionError("draws into your figure, which is not written; omit `out` and save the figure", "ax")
     if options.size is not None:
         raise OptionError("cannot be combined with `ax`, whose figure has a size", "size")
-    other = next((picture for picture in pictures if picture in ALONE and picture != TIME), None)
-    if other is not None:
-        raise OptionError(f"does not go with `what` {other}, which needs a separate figure", "ax")
+    separate = next((picture for picture in pictures if picture in ALONE and picture != TIME), None)
+    if separate is not None:
+        raise OptionError(f"does not go with `what` {separate}, which needs a separate figure", "ax")
 
 
 def _check(names: Sequence[str], options: Mapping[str, object]) -> None:

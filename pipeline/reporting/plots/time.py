@@ -70,7 +70,7 @@ def _figure(
         topic = int(shares.topics[column])
         _draw_topic(panel, shares, column)
         if same_scale:
-            panel.set_ylim(0.0, 100 * max(top_of_scale(shares, other) for other in columns))
+            panel.set_ylim(0.0, 100 * max(top_of_scale(shares, shown) for shown in columns))
         panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
     for panel in axes:
         first, last = shares.starts[0], shares.ends[-1]
@@ -147,10 +147,10 @@ def _draw_topic(axes: Axes, shares: TimeShares, column: int) -> None:
             axes.fill_between(at[rows], low, share[rows] + error[rows], color=COLOURS[0], alpha=0.18, linewidth=0)
         else:
             axes.errorbar(at[rows], share[rows], error[rows], color=COLOURS[0], alpha=0.5, linewidth=1)
-    has_few = shares.documents < FEW_DOCUMENTS
+    has_few_documents = shares.documents < FEW_DOCUMENTS
     style = {"markersize": 3.2, "color": COLOURS[0], "markeredgewidth": 0.8}
-    axes.plot(at[~has_few], share[~has_few], "o", **style)
-    axes.plot(at[has_few], share[has_few], "o", markerfacecolor="white", **style)
+    axes.plot(at[~has_few_documents], share[~has_few_documents], "o", **style)
+    axes.plot(at[has_few_documents], share[has_few_documents], "o", markerfacecolor="white", **style)
     axes.set_ylim(0.0, 100 * top_of_scale(shares, column))
     axes.set_ylabel("share (%)")
 
@@ -159,8 +159,8 @@ def top_of_scale(shares: TimeShares, column: int) -> float:
     """Return the top of the scale of a topic's share: above all bands, except in periods with few documents."""
     share = shares.shares[:, column]
     bands = share + BAND * shares.errors[:, column]
-    of_many = bands[shares.documents >= FEW_DOCUMENTS]
-    return max(1.1 * float(share.max()), 1.05 * float(of_many.max(initial=0.0)), 1e-8)
+    reliable = bands[shares.documents >= FEW_DOCUMENTS]
+    return max(1.1 * float(share.max()), 1.05 * float(reliable.max(initial=0.0)), 1e-8)
 
 
 def _draw_documents(axes: Axes, shares: TimeShares, title: str) -> None:
@@ -176,11 +176,11 @@ def label_of(shares: TimeShares, row: int) -> str:
     return shares.starts[row].date().isoformat() if shares.period == "week" else shortened(shares.names[row], MAX_NAME)
 
 
-def labelled_periods(places: Sequence[float], most: int) -> list[int]:
-    """Return the periods to name, from the last one backwards, so far apart that about `most` names fit."""
+def labelled_periods(places: Sequence[float], limit: int) -> list[int]:
+    """Return the periods to name, from the last one backwards, so far apart that about `limit` names fit."""
     rows = [len(places) - 1]
     for row in range(len(places) - 2, -1, -1):
-        if places[row] <= places[rows[-1]] - 1.0 / most:
+        if places[row] <= places[rows[-1]] - 1.0 / limit:
             rows.append(row)
     return rows[::-1]
 

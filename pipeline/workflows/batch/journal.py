@@ -144,7 +144,7 @@ class Journal:
 
 
 def find_sources(
-    patterns: Iterable[str], known: Mapping[str, Source], kind: str | None = None, others: list[str] | None = None
+    patterns: Iterable[str], known: Mapping[str, Source], kind: str | None = None, left_out: list[str] | None = None
 ) -> Sources:
     """Return the files that patterns match, with size and digest.
 
@@ -174,7 +174,7 @@ def find_sources(
         retained = kind if kind in kinds and kind != VECTORS else next(iter(kinds)) if len(kinds) == 1 else None
         for file, name_below in below.items():
             if retained is not None and readers.kind_of_name(file) != retained:
-                (others if others is not None else []).append(file)
+                (left_out if left_out is not None else []).append(file)
                 continue
             url = file if fs.protocol in ("file", ("file", "local")) else fs.unstrip_protocol(file)
             if url not in sources:
@@ -186,7 +186,7 @@ def _files_in(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
     """Return the files of a folder, with each Zarr array as one file."""
     files = sorted(fs.find(folder))
     stores = sorted({file.rpartition("/")[0] for file in files if file.rpartition("/")[2] in ZARR})
-    outer = [store for store in stores if not any(store.startswith(f"{other}/") for other in stores)]
+    outer = [store for store in stores if not any(store.startswith(f"{parent}/") for parent in stores)]
     return sorted({next((store for store in outer if file.startswith(f"{store}/")), file) for file in files})
 
 

@@ -80,8 +80,8 @@ def read_new_sources(context: JobContext) -> None:
     journal, corpus = context.journal, context.corpus
     history = None if corpus is None else read_history(corpus.folder)
     kind = context.job.reading.get("format") or (None if history is None else history.kind)
-    others: list[str] = []
-    files = find_sources(context.job.ingest.sources, journal.sources, kind, others)
+    left_out: list[str] = []
+    files = find_sources(context.job.ingest.sources, journal.sources, kind, left_out)
     if not files:
         raise AbsentError(f"{', '.join(context.job.ingest.sources)}: there is no file yet")
     if corpus is None:
@@ -94,8 +94,8 @@ def read_new_sources(context: JobContext) -> None:
     if not fresh:
         context.write()
         return
-    if others:
-        context.note(f"{counted(len(others), 'file')} left out, by name of another format (such as {others[0]})")
+    if left_out:
+        context.note(f"{counted(len(left_out), 'file')} left out, by name of another format (such as {left_out[0]})")
     # Files that are one text each are never copies of others.
     originals: dict[str, str] = {}
     copies: Sources = {}
@@ -177,14 +177,14 @@ def _report_changes(context: JobContext, files: Sources) -> None:
         context.warn("[ingest]: has changed; new files are read with the options of the first ingest")
 
 
-def _report_absence(context: JobContext, path: str, other: str | None) -> None:
+def _report_absence(context: JobContext, path: str, copy: str | None) -> None:
     """Report once that a file has disappeared, unless another file has the same contents or it added nothing."""
     sources = context.journal.sources
     source = sources[path]
-    if other is not None:
+    if copy is not None:
         # The other file is the origin of the documents from now on.
-        if "copy" not in source and other in sources:
-            sources[other].pop("copy", None)
+        if "copy" not in source and copy in sources:
+            sources[copy].pop("copy", None)
         del sources[path]
         return
     if "copy" not in source and "gone" not in source:

@@ -162,8 +162,8 @@ def studied(rows: Sequence[JsonObject], urls: Mapping[str, Sequence[str]], heldo
                 figure / math.log2(row["topics"] / fewer) for figure in scores.mean(last.logs)
             )
         before[row["family"]] = row["topics"], scores
-        others = [stability(model, [other for other in models if other is not model]) for model in models]
-        matched = [topic for of_model in others for topic in of_model.values()]
+        stabilities = [stability(model, [fit for fit in models if fit is not model]) for model in models]
+        matched = [topic for of_model in stabilities for topic in of_model.values()]
         if matched:
             row["stability"] = float(np.mean([topic.value for topic in matched]))
             row["found_again"] = float(np.mean([topic.support for topic in matched])) / (len(models) - 1)

@@ -356,8 +356,8 @@ def cells_of(options: CompareOptions, shards: int) -> list[Cell]:
     """Return the cells in the order of fitting, with validated options."""
     cells = [cell for family in options.families for cell in _family_cells(options, family, shards)]
     if options.over == "topics" and REFERENCE not in options.families:
-        most = {"topics": (max(options.topics),), "restarts": 1, "iterations": REFERENCE_ITERATIONS, "vary": {}}
-        cells += _family_cells(options.model_copy(update=most), REFERENCE, shards)
+        largest = {"topics": (max(options.topics),), "restarts": 1, "iterations": REFERENCE_ITERATIONS, "vary": {}}
+        cells += _family_cells(options.model_copy(update=largest), REFERENCE, shards)
     return cells
 
 

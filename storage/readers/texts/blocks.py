@@ -47,20 +47,20 @@ def find_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> list
 def chosen_files(sources: Sequence[str], kind: str | None, ending_of: Any) -> tuple[list[Span], tuple[LeftOut, ...]]:
     """Return the files of sources in the order of the sources; the files of a folder are sorted by name."""
     spans: list[Span] = []
-    others: list[str] = []
+    excluded: list[str] = []
     hidden: list[str] = []
     may_repeat = len(sources) > 1
     for number, source in enumerate(sources):
         files, skipped, linked = _files_of(source, number)
         may_repeat |= linked
-        ours = [file for file in files if kind is not None and ending_of(file.name) == kind]
-        others += [file.name for file in files if ours and ending_of(file.name) != kind]
+        matching = [file for file in files if kind is not None and ending_of(file.name) == kind]
+        excluded += [file.name for file in files if matching and ending_of(file.name) != kind]
         hidden += skipped
-        spans += ours or files
+        spans += matching or files
     if may_repeat:
         require_once([span.path for span in spans], linked=kind in (None, "text"))
     left_out = (
-        LeftOut(f"by name not of the format {kind}", len(others), tuple(others[:MAX_NAMED])),
+        LeftOut(f"by name not of the format {kind}", len(excluded), tuple(excluded[:MAX_NAMED])),
         LeftOut("as hidden by an underscore", len(hidden), tuple(hidden[:MAX_NAMED])),
     )
     return spans, tuple(group for group in left_out if group.files)

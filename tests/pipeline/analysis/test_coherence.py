@@ -22,10 +22,10 @@ from tests.strategies import bags, documents_of
 def by_hand(rows, words):
     """Mean NPMI of the pairs of some words, a document at a time."""
     found = []
-    for first, other in combinations(words, 2):
+    for first, second in combinations(words, 2):
         n = len(rows)
-        p, q = (sum(word in row for row in rows) / n for word in (first, other))
-        both = sum(first in row and other in row for row in rows) / n
+        p, q = (sum(word in row for row in rows) / n for word in (first, second))
+        both = sum(first in row and second in row for row in rows) / n
         if both in (0, 1):
             found.append(-1.0 if both == 0 else 1.0)
         else:
@@ -55,8 +55,8 @@ def test_counts__of_parts_add_up(drawn, cut):
     chosen = np.array([[0, vocabulary], [vocabulary + 3, 0]])
     whole = count_in(Shard.of(0, documents_of(rows)), chosen)
     parts = [count_in(Shard.of(0, documents_of(part)), chosen) for part in (rows[:cut], rows[cut:])]
-    for joint, *others in zip(whole, *parts, strict=True):
-        np.testing.assert_array_equal(joint, sum(others))
+    for joint, *part_counts in zip(whole, *parts, strict=True):
+        np.testing.assert_array_equal(joint, sum(part_counts))
 
 
 ROWS = [{0: 2, 1: 1}, {0: 1, 1: 4}, {}, {2: 1, 3: 1}, {2: 3}, {3: 1, 4: 1, 0: 1}]

@@ -177,9 +177,9 @@ def test_errors__do_not_depend_on_parts_and_chunks(errors, monkeypatch):
         regression = Regression(TableSource(theta, columns, rows), SerialExecutor(), options, silent)
         regression.prepare(check_formula("~ group + year"))
         found.append(regression.estimate(np.arange(3), ["", "", ""]))
-    for other in found[1:]:
-        np.testing.assert_allclose(other.estimate, found[0].estimate, rtol=1e-9)
-        np.testing.assert_allclose(other.se, found[0].se, rtol=1e-9)
+    for chunked in found[1:]:
+        np.testing.assert_allclose(chunked.estimate, found[0].estimate, rtol=1e-9)
+        np.testing.assert_allclose(chunked.se, found[0].se, rtol=1e-9)
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -194,7 +194,7 @@ def test_permutations__give_clusters_the_values_of_other_clusters(whole):
     regression = Regression(TableSource(theta, columns, 13), SerialExecutor(), EffectOptions(cluster="cluster"), silent)
     regression.prepare(check_formula("~ group"))
     permutations = regression._permutations("group")
-    places = {key: np.flatnonzero([other == key for other in keys]) for key in {*keys}}
+    places = {key: np.flatnonzero([cluster == key for cluster in keys]) for key in {*keys}}
     for seed in range(5):
         shuffled = np.full(95, None, dtype=object)
         for part, (name, values) in enumerate(permutations.parts(Stream(seed, "permutations"))):
@@ -389,9 +389,9 @@ def test_shares__are_means_weighted_by_tokens(run):
 def test_shares_over_time__match_the_periods(run):
     found = shares_over(run / "run", "year", posteriors="fit", scheduler="serial")
     model = Model(run / "run")
-    other = by_period(read_summary(model.folder, model.record).dates, "year")
-    assert found.terms == [f"date:year={name}" for name in other.names]
-    np.testing.assert_allclose(found.estimate, other.shares, atol=1e-6)
+    periods = by_period(read_summary(model.folder, model.record).dates, "year")
+    assert found.terms == [f"date:year={name}" for name in periods.names]
+    np.testing.assert_allclose(found.estimate, periods.shares, atol=1e-6)
     assert (shares_over(run / "run", "year", scheduler="serial").se > 0).all()
     with pytest.raises(OptionError, match="did you mean 'year'"):
         shares_over(run / "run", "yaer")
@@ -551,9 +551,9 @@ def test_stored_posteriors__are_found_by_the_same_formula_and_checked(run, tmp_p
     again = effects(copied, "~ party", contrast=["party"], **options)
     np.testing.assert_array_equal(again.coefficients, first.coefficients)
     np.testing.assert_array_equal(again.covariances, first.covariances)
-    for formula, other in (("~ score", {}), ("~ party", {"seed": 1})):
+    for formula, changed in (("~ score", {}), ("~ party", {"seed": 1})):
         with pytest.raises(AssertionError, match="sampled again"):
-            effects(copied, formula, **other, **options)
+            effects(copied, formula, **changed, **options)
     with pytest.raises(OptionError, match="store: applies only to sampled `posteriors`"):
         effects(copied, "~ party", store=True, posteriors="fit", **options)
     [damaged] = copied.glob("**/posteriors/*/00000/mean/c.0.0")

@@ -240,7 +240,7 @@ def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
         for id_, words, _, labels, _ in documents_in(place / "unseen")
         if words.size
     ]
-    known, given_ = zip(*((actual[0], other) for actual, other in pairs if len(actual) == 1), strict=True)
+    known, given_ = zip(*((actual[0], guess) for actual, guess in pairs if len(actual) == 1), strict=True)
     assert scores.single == len(known) < scores.documents
     assert scores.macro_f1 == pytest.approx(f1_score(known, given_, average="macro", zero_division=0.0))
     assert scores.micro_f1 == pytest.approx(f1_score(known, given_, average="micro"))
@@ -375,11 +375,11 @@ def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place,
     assert {"kind=a", "place=a", "b"} < set(found.titles)
     assert found.foremost(found.titles.index("b"), 1)[0] in np.argsort(-found.weights[found.titles.index("b")])[:1]
     monkeypatch.setattr("collapsium.pipeline.analysis.labels.expected_topics.WeighsLabels", Stochastic)
-    other = label_topics(place / "stars", 2)
+    ratings = label_topics(place / "stars", 2)
     stars = Model(place / "stars")
-    for row, known in zip(other.weights, [*({j: 1.0} for j in range(len(other.titles)))], strict=True):
+    for row, known in zip(ratings.weights, [*({j: 1.0} for j in range(len(ratings.titles)))], strict=True):
         theta = expected_by_hand(stars, known)
-        for weight, topic in zip(row, other.topics, strict=True):
+        for weight, topic in zip(row, ratings.topics, strict=True):
             assert weight == pytest.approx(math.log(max(theta[topic.id], 1e-9) / max(topic.share, 1e-9)), rel=1e-6)
 
 

@@ -102,13 +102,13 @@ def test_an_unknown_suffix__is_refused_before_any_work(fitted, tmp_path, capsys)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("other", ["o.npy", "o.ids.csv"])
-def test_what_another_process_has_written_meanwhile__stays(tmp_path, other):
+@pytest.mark.parametrize("name", ["o.npy", "o.ids.csv"])
+def test_what_another_process_has_written_meanwhile__stays(tmp_path, name):
     table = pa.table({"id": ["a"], "proportions": pa.FixedSizeListArray.from_arrays(pa.array([0.5, 0.5]), 2)})
-    with pytest.raises(OccupiedError, match=other), written_to(tmp_path / "o.npy", SCHEMA, dense=True) as writer:
+    with pytest.raises(OccupiedError, match=name), written_to(tmp_path / "o.npy", SCHEMA, dense=True) as writer:
         writer.write(table)
-        (tmp_path / other).write_bytes(b"theirs")
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {other: b"theirs"}
+        (tmp_path / name).write_bytes(b"theirs")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {name: b"theirs"}
 
 
 @pytest.mark.parametrize(("name", "taken"), [("o.npy", "o.npy"), ("o.npy", "o.ids.csv"), ("o.csv", "o.csv")])

@@ -133,8 +133,8 @@ def reckoned(run, observed, scored, seed):
     model, total, tokens = Model(run), 0.0, 0
     half = model.family
     parts = document_parts(half)
-    for seen, other in zip(Corpus(observed).references, Corpus(scored).references, strict=True):
-        shard, held = seen.load(**parts), other.load(**parts)
+    for seen, heldout in zip(Corpus(observed).references, Corpus(scored).references, strict=True):
+        shard, held = seen.load(**parts), heldout.load(**parts)
         rows = model.rows(0).of_words(shard.words, complete=True)
         local = half.fold_in(shard, rows, model.global_state, Stream(seed, "unseen", place=shard.number))
         rows = model.rows(0).of_words(held.words, complete=True)
@@ -159,20 +159,20 @@ def test_evaluate__fits_unseen_documents_on_one_corpus_and_scores_them_on_anothe
 
 
 def test_completion__over_the_first_words_takes_what_segments_expect_of_the_others(place):
-    most, model, logs, tokens = 25, Model(place / "run"), 0.0, 0
+    limit, model, logs, tokens = 25, Model(place / "run"), 0.0, 0
     half = model.family
     phi = half.probabilities(model.rows(0), model.global_state)["word_topic"]
     pairs = zip(Corpus(place / "observed").references, Corpus(place / "scored").references, strict=True)
-    for shard, held in ((first.load(segmented=True), other.load(segmented=True)) for first, other in pairs):
+    for shard, held in ((first.load(segmented=True), heldout.load(segmented=True)) for first, heldout in pairs):
         rows = model.rows(0).of_words(shard.words, complete=True)
         local = half.fold_in(shard, rows, model.global_state, Stream(0, "complete", place=shard.number))
         owner = np.repeat(np.arange(len(held.segments)), np.diff(held.segments.pairs))
         expected = half.infer(local, model.global_state)["segment_topic"].astype(float) @ phi.T
-        expected[:, :most] /= expected[:, :most].sum(axis=1, keepdims=True)
+        expected[:, :limit] /= expected[:, :limit].sum(axis=1, keepdims=True)
         word = held.words[held.position]
-        logs += float((held.counts * np.log(expected[owner, word]))[word < most].sum())
-        tokens += int(held.counts[word < most].sum())
-    found = complete(place / "run", place / "observed", place / "scored", words=most, scheduler="serial")
+        logs += float((held.counts * np.log(expected[owner, word]))[word < limit].sum())
+        tokens += int(held.counts[word < limit].sum())
+    found = complete(place / "run", place / "observed", place / "scored", words=limit, scheduler="serial")
     assert found.tokens == tokens
     assert found.score == pytest.approx(logs / tokens, abs=1e-6)
 
@@ -238,19 +238,22 @@ def test_plot__shows_the_document_of_most_segments(place, tmp_path, capsys):
 
 
 def test_plot__puts_two_runs_side_by_side_with_the_same_colours(place, tmp_path):
-    first, other, partner = compare_runs(place / "run", place / "flat")
-    assert (first.unit, other.unit, other.document) == ("segment", "document", first.document)
-    assert len(first.proportions) == len(other.proportions)
+    first, second, partner = compare_runs(place / "run", place / "flat")
+    assert (first.unit, second.unit, second.document) == ("segment", "document", first.document)
+    assert len(first.proportions) == len(second.proportions)
     models = Model(place / "run"), Model(place / "flat")
     apart = distances(*models)
-    assert partner == {theirs: ours for ours, theirs, _ in matched(*models)}
-    assert sum(apart[ours, theirs] for theirs, ours in partner.items()) <= np.trace(apart) + 1e-12
+    assert partner == {second_topic: first_topic for first_topic, second_topic, _ in matched(*models)}
+    assert (
+        sum(apart[first_topic, second_topic] for second_topic, first_topic in partner.items())
+        <= np.trace(apart) + 1e-12
+    )
     lines = plot(place / "run", tmp_path / "x.svg", what=["segments"], compare_with=place / "flat")
     assert len(lines) == 2
     assert f"{neighbour_distance(place / 'flat', document=first.document):.3f}" in lines[1]
     back, _, again = compare_runs(place / "flat", place / "run")
     assert (back.document, back.unit) == (first.document, "document")
-    assert again == {ours: theirs for theirs, ours in partner.items()}
+    assert again == {first_topic: second_topic for second_topic, first_topic in partner.items()}
 
 
 def test_neighbour_distance__of_a_family_without_segments_takes_documents(place):

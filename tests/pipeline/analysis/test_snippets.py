@@ -78,9 +78,9 @@ def test_report__shows_passages_of_json_lines(tmp_path, capsys):
     check(tmp_path / "out.html", {f"d{n}": text for n, text in enumerate(texts)})
     report(run, tmp_path / "without.html")
     assert shown(tmp_path / "without.html")[0] == {}
-    other = write_lines(tmp_path / "other.jsonl", texts, first=100)
+    unrelated = write_lines(tmp_path / "other.jsonl", texts, first=100)
     same_ids = write_lines(tmp_path / "same.jsonl", ["nothing of that kind"] * 24)
-    for wrong, kind in ((other, InputError), (same_ids, InputError), (tmp_path / "none.jsonl", AbsentError)):
+    for wrong, kind in ((unrelated, InputError), (same_ids, InputError), (tmp_path / "none.jsonl", AbsentError)):
         with pytest.raises(kind):
             report(run, tmp_path / "wrong.html", texts=wrong)
         assert not (tmp_path / "wrong.html").exists()

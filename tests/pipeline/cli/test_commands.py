@@ -176,7 +176,7 @@ def test_numbers_out_of_range__are_a_clear_error(capsys, small, tmp_path, monkey
     assert not (tmp_path / "run").exists()
 
 
-def test_stop_on_objective__needs_one(capsys, small, tmp_path):
+def test_stop_on_objective__needs_an_objective(capsys, small, tmp_path):
     words = ["fit", small[0], tmp_path / "run", "--family", "hdp", "--tolerance", 0.1, "--stop-on", "objective"]
     code, _, err = command(capsys, *words, "--scheduler", "serial", "--quiet")
     assert code == 2

@@ -104,7 +104,7 @@ main(["info", {str(tmp_path / "nothing")!r}])
 
 
 @pytest.mark.parametrize(("gap", "ends"), [(0.1, False), (0.9, False), (1.1, True)])
-def test_signals_in_quick_succession__count_as_one(monkeypatch, gap, ends):
+def test_signals_in_quick_succession__count_as_one_signal(monkeypatch, gap, ends):
     from collapsium.pipeline.cli import main as module
 
     clock, ended = [1000.0], []
@@ -125,7 +125,7 @@ def test_an_interrupt_while_options_are_read__is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "collapsium: interrupted\n"
 
 
-def test_a_command_that_was_taken_over__ends_with_a_code_of_its_own(capsys, small, tmp_path, monkeypatch):
+def test_a_command_that_was_taken_over__ends_with_a_separate_exit_code(capsys, small, tmp_path, monkeypatch):
     from collapsium.storage.errors import TakenOverError
     from collapsium.storage.runs.run import Run
 

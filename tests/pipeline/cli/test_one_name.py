@@ -115,7 +115,7 @@ def test_a_wrong_keyword__is_named_with_the_nearest(name, tmp_path):
         ("fit", {"family": "lda", "topics": 2, "schedular": 1}, "(did you mean 'scheduler'?)"),
     ],
 )
-def test_wrong_options__are_errors_of_ours(function, options, message, tmp_path):
+def test_wrong_options__raise_option_errors(function, options, message, tmp_path):
     places = (tmp_path / "a.jsonl",) if function in ("estimate", "simulate") else (tmp_path / "a.jsonl", tmp_path / "b")
     with pytest.raises(OptionError) as caught:
         getattr(pipeline, function)(*places, **options)

@@ -249,7 +249,7 @@ def test_the_null_of_hive__is_a_missing_value(tmp_path):
     assert labels == {"a": [{"field": "kind", "value": "x y"}], "b": []}
 
 
-def test_a_file_that_is_no_text__is_never_advised_to_be_read_as_one(tmp_path):
+def test_a_file_that_is_not_text__is_never_advised_to_be_read_as_text(tmp_path):
     pq.write_table(pa.table({"id": ["a"], "text": ["ship"]}), tmp_path / "x.parquet")
     data = (tmp_path / "x.parquet").read_bytes()
     for name in ("x.txt", "x.csv", "x.jsonl", "x.mallet", "part-0"):

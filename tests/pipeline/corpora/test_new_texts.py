@@ -148,10 +148,10 @@ def test_code_and_patterns_of_a_record__run_only_if_they_are_named_again(tmp_pat
     named = {"tokenizer": f"{__name__}:upper_words", "segments": "headings:CH"}
     ingest(tmp_path / "x.jsonl", tmp_path / "c", scheduler="serial", **named)
     for left_out, pattern in (("tokenizer", "upper_words"), ("segments", "headings:CH")):
-        others = {name: value for name, value in named.items() if name != left_out}
+        remaining = {name: value for name, value in named.items() if name != left_out}
         with pytest.raises(OptionError, match=pattern):
-            ingest(tmp_path / "x.jsonl", tmp_path / "new", like=tmp_path / "c", scheduler="serial", **others)
-        opened = documents_for(tmp_path / "c", tmp_path / "x.jsonl", reading=others)
+            ingest(tmp_path / "x.jsonl", tmp_path / "new", like=tmp_path / "c", scheduler="serial", **remaining)
+        opened = documents_for(tmp_path / "c", tmp_path / "x.jsonl", reading=remaining)
         with pytest.raises(OptionError, match="if you trust it"), opened:
             pass
     with pytest.raises(OptionError, match="lines"):
@@ -275,7 +275,7 @@ def test_what_is_no_vocabulary__is_refused(fitted, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_a_folder_of_ours_that_is_no_corpus__is_no_folder_of_texts(fitted):
+def test_an_output_folder_that_is_not_a_corpus__is_not_read_as_texts(fitted):
     with pytest.raises(AbsentError, match="run.json"), documents_for(fitted / "run", fitted / "run"):
         pass
 

@@ -118,8 +118,8 @@ def test_segments__are_the_same_however_texts_are_cut_and_read(how, tmp_path_fac
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (block,))
         serial = ingest(path, place / "one", segments=how, scheduler="serial", **options)
         monkeypatch.undo()
-        other = ingest(path, place / "other", segments=how, scheduler="threads", workers=3, **options)
-        assert serial == other
+        parallel = ingest(path, place / "other", segments=how, scheduler="threads", workers=3, **options)
+        assert serial == parallel
         assert (place / "one/ingest.json").read_bytes() == (place / "other/ingest.json").read_bytes()
         assert segments_of(place / "one") == expected
         assert serial.vocabulary.sha256 == plain.vocabulary.sha256
@@ -287,7 +287,7 @@ def test_split__of_tokens_keeps_every_segment_in_both_parts(segmented, tmp_path_
     parts = [segments_of(place / name) for name in ("train", "held")]
     for name, segments in whole.items():
         together = [
-            Counter(first) + Counter(other) for first, other in zip(*(part[name] for part in parts), strict=True)
+            Counter(first) + Counter(second) for first, second in zip(*(part[name] for part in parts), strict=True)
         ]
         assert together == segments
     for name in ("train", "held"):

@@ -86,10 +86,10 @@ def test_simulate__gives_the_same_bytes_for_a_seed_and_others_for_another(tmp_pa
         assert ids == [str(number) for number in range(1, 101)]
         assert pq.read_table(tmp_path / name / "truth/proportions").column("id").to_pylist() == ids
     assert len(manifest.shards) == 3
-    first, same, other = (files(tmp_path / name) for name in ("a", "again", "other"))
+    first, same, reseeded = (files(tmp_path / name) for name in ("a", "again", "other"))
     assert first == same
-    assert first.keys() == other.keys()
-    differ = {name for name in first if first[name] != other[name]}
+    assert first.keys() == reseeded.keys()
+    differ = {name for name in first if first[name] != reseeded[name]}
     assert {name for name in first if name.startswith(("documents/", "truth/proportions/"))} <= differ
     assert any(name.startswith("truth/rows/") for name in differ)
 
@@ -106,9 +106,9 @@ def test_truth__in_blocks_covers_the_vocabulary_and_is_the_same_model(tmp_path, 
     assert [part.shape for part in rows] == [(high - low, 4) for low, high in cut.blocks]
     np.testing.assert_array_equal(np.concatenate(rows), whole.rows(0).word_topic)
     np.testing.assert_allclose(sum(part.sum(axis=0) for part in rows), cut.global_state.topic_moments[0], rtol=1e-12)
-    for topic, other in zip(topics(tmp_path / "whole", 7), topics(tmp_path / "cut/truth", 7), strict=True):
-        assert (topic.id, topic.share) == (other.id, other.share)
-        assert [word for word, _ in topic.words] == [word for word, _ in other.words]
+    for topic, cut_topic in zip(topics(tmp_path / "whole", 7), topics(tmp_path / "cut/truth", 7), strict=True):
+        assert (topic.id, topic.share) == (cut_topic.id, cut_topic.share)
+        assert [word for word, _ in topic.words] == [word for word, _ in cut_topic.words]
     scores = [
         evaluate(tmp_path / name, unseen=tmp_path / "whole", scheduler="serial").score for name in ("whole", "cut")
     ]

@@ -179,8 +179,8 @@ def test_texts__are_the_same_corpus_by_processes(tmp_path, clusters, monkeypatch
     monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (1,))
     serial = ingest(paths, tmp_path / "one", scheduler="serial", **options)
     names = [f"{n}.jsonl" for n in range(4)]
-    other = ingest(names, tmp_path / "other", scheduler=clusters(2), **options)
-    assert serial == other
+    parallel = ingest(names, tmp_path / "other", scheduler=clusters(2), **options)
+    assert serial == parallel
     assert len(serial.shards) > 2
 
 
@@ -194,7 +194,7 @@ def write_parquet(path, rows, **options):
 )
 def test_formats__give_the_same_documents(tmp_path, kind):
     path = tmp_path / f"x.{kind}"
-    one_label = [{**row, "topics": (row["topics"] or [None])[0]} for row in ROWS]
+    single_label = [{**row, "topics": (row["topics"] or [None])[0]} for row in ROWS]
     if kind == "parquet":
         write_parquet(path, ROWS, row_group_size=1)
     elif kind.startswith("jsonl"):
@@ -206,7 +206,7 @@ def test_formats__give_the_same_documents(tmp_path, kind):
         with (gzip.open if kind.endswith("gz") else open)(path, "wt", newline="") as handle:
             writer = csv.DictWriter(handle, list(ROWS[0]), delimiter="\t" if kind == "tsv" else ",")
             writer.writeheader()
-            writer.writerows(one_label)
+            writer.writerows(single_label)
     ingest(path, tmp_path / "c", stop_words="none", **ASKED)
     assert bags_of(tmp_path / "c") == {
         "a": {"the": 1, "apple": 1, "and": 1, "bread": 1},

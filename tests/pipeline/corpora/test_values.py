@@ -198,18 +198,20 @@ def test_dates__are_counted_and_reported_with_examples(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("others", "guessed", "message"),
+    ("further", "guessed", "message"),
     [(["13/05/2011"], {"day first, as '13/05/2011' shows"}, ""), (["05/13/2011"], {"month first, as '05/13/2011' shows"}, ""),
      ([], set(), "such as '04/08/2011', of which only the year counts (--date-order)\n"),
      (["13/05/2011", "05/13/2011"], set(), "(--date-order); '13/05/2011' and '05/13/2011' have different orders\n")],
 )  # fmt: skip
-def test_the_order_of_days_and_months__follows_from_all_dates_or_stays_open(tmp_path, capsys, others, guessed, message):
-    source = put_dates(tmp_path / "t.jsonl", ["04/08/2011", *others])
+def test_the_order_of_days_and_months__follows_from_all_dates_or_stays_open(
+    tmp_path, capsys, further, guessed, message
+):
+    source = put_dates(tmp_path / "t.jsonl", ["04/08/2011", *further])
     assert main(["ingest", source, str(tmp_path / "c"), "--date", "on"]) == 0
     out = capsys.readouterr().out
     assert ("ambiguous" in out, message in out) == (bool(message), True)
     assert guesses_of(tmp_path / "c", "order of days and months") == guessed
-    assert columns_of(tmp_path / "c")["date"] == ["04/08/2011", *others]
+    assert columns_of(tmp_path / "c")["date"] == ["04/08/2011", *further]
     # Later documents follow what the corpus shows.
     later = put_dates(tmp_path / "more.jsonl", ["05/06/2012"])
     assert main(["append", str(tmp_path / "c"), later]) == 0

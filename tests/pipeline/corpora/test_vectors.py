@@ -125,18 +125,18 @@ def test_blocks_of_columns__are_the_same_numbers(corpus, tmp_path, monkeypatch):
 
 def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, capsys):
     model = fitted(corpus, tmp_path / "run")
-    other = write_vectors(tmp_path / "other", VALUES[:7] + 0.5, 8)
-    for place, values in ((other, VALUES[:7] + 0.5), (corpus, VALUES)):
+    shifted = write_vectors(tmp_path / "other", VALUES[:7] + 0.5, 8)
+    for place, values in ((shifted, VALUES[:7] + 0.5), (corpus, VALUES)):
         found = evaluate(tmp_path / "run", unseen=place)
         assert found.reconstruction_error == pytest.approx(((values - mean_of(model)) ** 2).sum(axis=1).mean())
         assert found.documents == len(values)
         assert "mean over the vectors of |t - t^|^2" in found.definition
         assert ("was fitted to these vectors" in found.definition) == (place == corpus)
         assert not found.members
-    assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(other), "--json"]) == 0
+    assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(shifted), "--json"]) == 0
     output = json.loads(capsys.readouterr().out)
     assert sorted(output) == ["definition", "documents", "reconstruction_error"]
-    assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(other)]) == 0
+    assert main(["evaluate", str(tmp_path / "run"), "--unseen", str(shifted)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"error      {output['reconstruction_error']:.4f}, mean of |t - t^|^2"
     assert lines[1] == "vectors    7"
@@ -167,8 +167,8 @@ def test_errors_of_other_shapes_or_not_finite__are_no_score(corpus, tmp_path, mo
 
 def test_infer__writes_a_row_for_each_vector(corpus, tmp_path):
     fitted(corpus, tmp_path / "run")
-    other = write_vectors(tmp_path / "other", VALUES[:7], 8)
-    for place, count in ((corpus, 23), (other, 7)):
+    unseen = write_vectors(tmp_path / "other", VALUES[:7], 8)
+    for place, count in ((corpus, 23), (unseen, 7)):
         assert infer(tmp_path / "run", place, tmp_path / f"{count}.parquet").rows == count
         table = pq.read_table(tmp_path / f"{count}.parquet")
         assert table.column("id").to_pylist() == [f"v{n}" for n in range(count)]
@@ -366,9 +366,9 @@ def test_warm_starts__are_of_topics_over_words(corpus, documents, tmp_path):
 
 def test_other_columns__are_another_vocabulary(corpus, tmp_path):
     fitted(corpus, tmp_path / "run", 1)
-    other = write_vectors(tmp_path / "other", VALUES[:, :3])
+    narrower = write_vectors(tmp_path / "other", VALUES[:, :3])
     with pytest.raises(MismatchError, match="its vocabulary"):
-        evaluate(tmp_path / "run", unseen=other)
+        evaluate(tmp_path / "run", unseen=narrower)
 
 
 def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpus, documents):

@@ -97,7 +97,7 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
         phi.append(smoothed / (3.0 + model.global_state.topic_moments[0]))
     mean = Model(ensemble).topic_word.T
     apart = [
-        np.sqrt(0.5 * ((np.sqrt(mean)[:, :, None] - np.sqrt(other)[:, None, :]) ** 2).sum(axis=0)) for other in phi
+        np.sqrt(0.5 * ((np.sqrt(mean)[:, :, None] - np.sqrt(member)[:, None, :]) ** 2).sum(axis=0)) for member in phi
     ]
     for number, model in enumerate(models):
         np.testing.assert_allclose(distances(Model(ensemble), model), apart[number], atol=1e-3)

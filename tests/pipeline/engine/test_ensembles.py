@@ -38,7 +38,7 @@ def same(run, single, members=(0, 1, 2)):
 # Restarts --------------------------------------------------------------------------------------------------------------
 
 
-def test_seeds__are_the_ensembles_own_and_others():
+def test_seeds__differ_between_members_and_ensembles():
     assert member_seed(7, 0) == 7
     seeds = {member_seed(seed, number) for seed in range(5) for number in range(1, 50)}
     assert len(seeds) == 5 * 49

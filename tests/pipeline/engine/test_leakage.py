@@ -115,9 +115,9 @@ def test_folds__of_one_seed_are_unseen_to_one_another_alone(place, tmp_path):
         split(place / "whole", *names, folds=3, fold=fold)
         parts[fold] = [lineage_of(Corpus(name)) for name in names]
     for first in range(3):
-        for other in range(3):
-            assert shared_documents(parts[first][0], parts[other][1], "it").disjoint == (first == other)
-            assert shared_documents(parts[first][1], parts[other][1], "it").disjoint == (first != other)
+        for second in range(3):
+            assert shared_documents(parts[first][0], parts[second][1], "it").disjoint == (first == second)
+            assert shared_documents(parts[first][1], parts[second][1], "it").disjoint == (first != second)
 
 
 def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is_reported(tmp_path):

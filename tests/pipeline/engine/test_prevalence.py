@@ -246,7 +246,7 @@ def test_documents_with_many_topics__learn_too(corpora, tmp_path):
     assert model.document_topic.sum(axis=1) == pytest.approx(1.0)
 
 
-def test_effects__are_estimated_for_such_models(reference):
+def test_effects__are_estimated_for_models_with_prevalence(reference):
     result = effects(reference, "~ year", scheduler="serial", corpus=reference.parent / "train")
     assert np.isfinite(result.estimate).all()
 

@@ -152,8 +152,8 @@ def test_estimators__without_scikit_learn__name_the_extra(monkeypatch):
 
 def test_estimator__in_a_pipeline_and_a_search():
     words = ["ship sail sea wind", "sea sail harbour", "wind ship harbour sea", "sail wind"]
-    others = ["bread flour oven", "oven salt bread dough", "flour dough salt", "bread dough oven"]
-    texts = [text for pair in zip(words, others, strict=True) for text in pair] * 3
+    kitchen = ["bread flour oven", "oven salt bread dough", "flour dough salt", "bread dough oven"]
+    texts = [text for pair in zip(words, kitchen, strict=True) for text in pair] * 3
     pipe = make_pipeline(CountVectorizer(), CollapsedLDA(beta=2.0, max_iter=20, random_state=0))
     grid = {"collapsedlda__n_components": np.array([1, 2]), "collapsedlda__alpha": np.array([0.1])}
     search = GridSearchCV(pipe, grid, cv=3).fit(texts)
@@ -236,10 +236,10 @@ def test_transform_and_score__match_the_commands(small, counts, tmp_path):
         theta[number, topics] = shares
     found = estimator.transform(small[1])
     np.testing.assert_allclose(found, theta, atol=1e-6)
-    other = matrix_of(planted_rows(2))
-    np.testing.assert_allclose(estimator.transform(other), found, rtol=1e-12)
+    unseen = matrix_of(planted_rows(2))
+    np.testing.assert_allclose(estimator.transform(unseen), found, rtol=1e-12)
     score = evaluate(tmp_path / "run", unseen=small[1]).score
-    assert estimator.score(other) == pytest.approx(score, rel=1e-12)
+    assert estimator.score(unseen) == pytest.approx(score, rel=1e-12)
     assert estimator.score(small[1]) == pytest.approx(score, rel=1e-12)
 
 
@@ -251,9 +251,9 @@ def test_transform__truncated__sums_to_one(counts):
 
 def test_transform__does_not_depend_on_the_threads(counts):
     estimator = small_of(CollapsedHDP, beta=2.0).fit(counts)
-    many = np.tile(counts, (20, 1))
-    found = estimator.transform(many)
-    assert np.array_equal(clone(estimator).set_params(n_jobs=3).fit(counts).transform(many), found)
+    repeated = np.tile(counts, (20, 1))
+    found = estimator.transform(repeated)
+    assert np.array_equal(clone(estimator).set_params(n_jobs=3).fit(counts).transform(repeated), found)
     assert np.array_equal(np.tile(estimator.transform(counts), (20, 1)), found)
     np.testing.assert_allclose(found[5], estimator.transform(np.zeros((1, 30), dtype=int))[0])
 

@@ -98,12 +98,12 @@ def test_containers_of_counts__are_refused_with_what_to_pass(counts):
 
 @pytest.mark.parametrize("cls", [CollapsedLDA, GibbsLDA, VariationalLDA])
 def test_parameters__may_be_numbers_of_numpy(cls, counts):
-    number, many = np.int64(1), np.int64(500)
+    number, tokens = np.int64(1), np.int64(500)
     options = {
         "tol": np.float32(0),
         "n_jobs": number,
         "workers": number,
-        "shard_tokens": many,
+        "shard_tokens": tokens,
         "memory": np.int64(2**31),
     }
     estimator = small_of(cls, restarts=np.int64(0), random_state=np.int64(0), **options).fit(counts)
@@ -140,10 +140,10 @@ def test_fit__corpus__keeps_its_words(small, counts, tmp_path):
     estimator = small_of(CollapsedLDA).fit(Corpus(small[0]))
     assert estimator.to_pyldavis(small[0])["vocab"][0] == "w0"
     assert estimator.transform(counts).shape == (60, 3)
-    other = write_corpus(tmp_path / "other", [{0: 1}], 4)
+    narrower = write_corpus(tmp_path / "other", [{0: 1}], 4)
     for fitted in (estimator, small_of(CollapsedLDA).fit(counts)):
         with pytest.raises(ValueError, match="words"):
-            fitted.transform(other)
+            fitted.transform(narrower)
 
 
 WRONG = {
@@ -241,9 +241,9 @@ def test_partial_fit__after_a_fit__continues_from_it(cls):
     counts = np.tile(matrix_of(planted_rows(1)), (10, 1))
     estimator = small_of(cls, beta=1.0, max_iter=30, total_documents=6000).fit(counts)
     before = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
-    others = np.zeros((64, 30), dtype=int)
-    others[:, 0] = 40  # steps as large as a first one's would leave no other word
-    estimator.partial_fit(others)
+    batch = np.zeros((64, 30), dtype=int)
+    batch[:, 0] = 40  # steps as large as a first one's would leave no other word
+    estimator.partial_fit(batch)
     after = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
     assert 0.1 < np.abs(after - before).sum(axis=1).max() < 1.0
     assert estimator.components_.sum() == pytest.approx(10 * counts.sum(), rel=0.01)
@@ -292,8 +292,8 @@ def informed(prevalence="~ party + year"):
 
 def test_metadata__of_any_frame_gives_the_model_of_a_corpus_with_these_fields(counts, fields, tmp_path):
     frames = [fields, pa.table(fields), fields.to_dict("list")]
-    expected, *others = (bits(informed().fit(counts, metadata=frame)) for frame in frames)
-    assert others == [expected, expected]
+    expected, *found = (bits(informed().fit(counts, metadata=frame)) for frame in frames)
+    assert found == [expected, expected]
     estimator = informed()
     shares = estimator.fit_transform(counts, metadata=fields)
     np.testing.assert_array_equal(shares, estimator.transform(counts, metadata=fields))

@@ -40,7 +40,7 @@ def answering(*answers):
     return request
 
 
-def test_a_connection_limit_of_dask__is_tried_again_until_ours(client, monkeypatch):
+def test_a_connection_timeout_of_dask__is_retried_until_the_limit(client, monkeypatch):
     monkeypatch.setattr(dask_client, "WORKER_POLL", 0.01)
     assert answer_within(client, answering(OSError(CONNECT), OSError(CONNECT), 7), 30.0) == 7
     with pytest.raises(TimeoutError, match=CONNECT):

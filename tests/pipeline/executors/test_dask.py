@@ -249,9 +249,9 @@ def test_workers_that_hang_or_are_missing__are_replaced_and_no_bit_changes(small
         events.append(event)
         if event["event"] == "iteration" and event["iteration"] == 5 and not done:
             done.append(1)
-            ours = sorted(set(workers_of_ours()) - before)
-            assert len(ours) == 1 + hangs
-            os.kill(ours[0], number)
+            started = sorted(set(workers_of_ours()) - before)
+            assert len(started) == 1 + hangs
+            os.kill(started[0], number)
 
     with contextlib.ExitStack() as stack:
         scheduler = stack.enter_context(two_workers()) if hangs else "local"

@@ -81,9 +81,9 @@ def test_a_worker_of_other_versions__is_refused_in_a_line(versions, text):
 
 
 def test_several_workers_of_other_versions__are_counted():
-    other = {**OWN, "numpy": "1.0"}
+    older = {**OWN, "numpy": "1.0"}
     with pytest.raises(MismatchError, match=r"worker a has numpy 1.0, the driver 2.4.6 \(and 2 more workers differ\);"):
-        require_same_versions({"a": other, "b": other, "c": other}, OWN)
+        require_same_versions({"a": older, "b": older, "c": older}, OWN)
 
 
 def test_a_scheduler_without_this_release__is_refused():

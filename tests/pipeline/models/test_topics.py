@@ -69,7 +69,7 @@ def test_topics__are_ranked_over_the_complete_vocabulary(run, rank_by, monkeypat
     weight = 0.5 if rank_by == "frex" else 0.6
     with np.errstate(divide="ignore"):
         scores = naive_scores(phi, tokens / tokens.sum(), rank_by, weight)
-    one_by_one = []
+    expected = []
     for topic in topics(run, 5, rank_by=rank_by):
         allowed = np.flatnonzero((phi[topic.id] * topic.share * tokens.sum() >= 0.5) & (tokens > 0))
         best = allowed[np.argsort(-scores[topic.id, allowed], kind="stable")[:5]]
@@ -80,9 +80,9 @@ def test_topics__are_ranked_over_the_complete_vocabulary(run, rank_by, monkeypat
         assert [p for _, p in topic.words] == pytest.approx(
             [phi[topic.id, model.vocabulary.words.index(w)] for w, _ in topic.words]
         )
-        one_by_one.append(topic.names)
+        expected.append(topic.names)
     monkeypatch.setattr(ranking, "CELLS_IN_MEMORY", 1)
-    assert [topic.names for topic in topics(run, 5, rank_by=rank_by)] == one_by_one
+    assert [topic.names for topic in topics(run, 5, rank_by=rank_by)] == expected
 
 
 def test_the_command__ranks_as_the_function(run, capsys):

@@ -142,7 +142,7 @@ def test_iterations_without_a_score__show_the_last_one(monkeypatch):
     assert [(record.get("score"), record.get("score_iteration")) for record in records[1:3]] == [(-7.25, 2), (-7.25, 2)]
 
 
-def test_members__show_each_its_own_last_score(monkeypatch):
+def test_members__show_their_last_scores(monkeypatch):
     monkeypatch.setattr(progress, "ITERATION_LINE_SECONDS", 0.0)
     events = [start(restarts=2), *(iteration(2, member=m, score=-7.0 - m) for m in (0, 1)), iteration(3, member=1)]
     assert "score -8.0000 (iteration 2)" in lines_of(events)[-1]

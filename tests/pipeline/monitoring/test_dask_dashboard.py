@@ -52,7 +52,7 @@ def read(url):
     return urllib.request.urlopen(url, timeout=30).read().decode()
 
 
-def test_the_page__exists_and_is_in_the_navigation_of_all_others(served):
+def test_the_page__exists_and_is_in_the_navigation_of_all_other_pages(served):
     url, scheduler = served
     assert len(re.findall(r'href="[./]*collapsium"', read(f"{url}/status"))) == 1
     page = read(f"{url}/collapsium")

@@ -52,8 +52,8 @@ def test_printable_texts__steer_nothing_and_keep_the_rest(text):
     assert len(shown) == len(text)
     assert printable(shown) == shown
     assert all(
-        character == other
-        for character, other in zip(text, shown, strict=True)
+        character == printed
+        for character, printed in zip(text, shown, strict=True)
         if character.isprintable() or character in "\t\n"
     )
 

@@ -38,10 +38,11 @@ def test_label_map__has_texts_that_fill_the_plane_and_do_not_overlap(seed, label
     assert found.width <= PLANE[0] + 8
     assert found.height <= PLANE[1] + 8
     meeting = [
-        (box, other)
+        (box, earlier)
         for n, box in enumerate(boxes)
-        for other in boxes[:n]
-        if min(box[2], other[2]) - max(box[0], other[0]) > 1 and min(box[3], other[3]) - max(box[1], other[1]) > 1
+        for earlier in boxes[:n]
+        if min(box[2], earlier[2]) - max(box[0], earlier[0]) > 1
+        and min(box[3], earlier[3]) - max(box[1], earlier[1]) > 1
     ]
     assert not meeting
 

@@ -86,9 +86,9 @@ def test_report__of_a_run_without_a_summary_makes_it_or_says_so(run_and_corpus, 
 
 def test_report__shows_passages_of_texts_in_memory_and_of_files_in_any_format(tmp_path):
     texts = [
-        f"{word} {word} number {n} of {other}"
+        f"{word} {word} number {n} of {companion}"
         for n in range(12)
-        for word, other in (("ship", "sail"), ("bread", "oven"))
+        for word, companion in (("ship", "sail"), ("bread", "oven"))
     ]
     frame = pd.DataFrame({"id": [f"d{n}" for n in range(24)], "text": texts})
     frame.to_json(tmp_path / "texts.jsonl", orient="records", lines=True)

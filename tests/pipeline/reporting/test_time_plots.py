@@ -34,12 +34,12 @@ def test_bands__of_periods_with_few_documents_do_not_determine_the_scale():
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60, unique=True), st.integers(1, 6))
-def test_labels__name_the_last_period_and_leave_room(places, most):
+def test_labels__name_the_last_period_and_leave_room(places, limit):
     places = sorted(places)
-    rows = labelled_periods(places, most)
+    rows = labelled_periods(places, limit)
     assert rows[-1] == len(places) - 1
     assert rows == sorted(set(rows))
-    assert all(np.diff([places[row] for row in rows]) >= 1 / most - 1e-9)
+    assert all(np.diff([places[row] for row in rows]) >= 1 / limit - 1e-9)
 
 
 def test_titles__of_long_words_stay_above_their_panel():

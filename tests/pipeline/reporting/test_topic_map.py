@@ -82,8 +82,8 @@ def test_quality__is_of_the_neighbours_and_distances():
     assert whole.stress == pytest.approx(0.0, abs=1e-7)
     assert whole.chance == pytest.approx(10 / 29)
     assert "stress 0.00" in whole.describe("topics")
-    other = measure(cdist(places, places), np.random.default_rng(2).normal(size=(30, 2)), TSNE)
-    assert other.preserved == pytest.approx(whole.chance, abs=0.15)
+    arbitrary = measure(cdist(places, places), np.random.default_rng(2).normal(size=(30, 2)), TSNE)
+    assert arbitrary.preserved == pytest.approx(whole.chance, abs=0.15)
     assert measure(np.ones((3, 3)), places[:3], MDS).near == 0
     assert measure(np.zeros((0, 0)), places[:0], MDS).near == 0
     assert "nearest" not in measure(np.ones((3, 3)), places[:3], MDS).describe("topics")

@@ -307,9 +307,9 @@ def test_picture__without_matplotlib_is_a_clear_error(tmp_path, monkeypatch, mod
 @pytest.mark.parametrize("seen", [True, False])
 def test_infer__further_arrays_are_columns_of_lists(tmp_path, corpus, family, seen):
     model = make_model(tmp_path / "model", corpus, extra=True)
-    other = write_corpus(tmp_path / "other", [{2: 1}, {}, {3: 4}], WORDS)
+    unseen = write_corpus(tmp_path / "other", [{2: 1}, {}, {3: 4}], WORDS)
     documents = 7 if seen else 3
-    assert infer(model, corpus if seen else other, tmp_path / "p", scheduler="serial").rows == documents
+    assert infer(model, corpus if seen else unseen, tmp_path / "p", scheduler="serial").rows == documents
     table = pq.read_table(tmp_path / "p")
     assert table.column_names == ["id", "topics", "proportions", "path", "factors"]
     assert [str(table.schema.field(name).type.value_type) for name in ("path", "factors")] == ["int32", "float"]

@@ -72,12 +72,12 @@ def test_folding__keeps_large_nodes_of_the_first_levels(seed, nodes, least, leve
 
 
 @given(st.integers(0, 1000), st.integers(1, 120), st.integers(2, 60))
-def test_folding__by_itself_shows_the_largest_nodes_and_no_more_than_fit(seed, nodes, most):
+def test_folding__by_itself_shows_the_largest_nodes_and_no_more_than_fit(seed, nodes, max_entries):
     tree = tree_of(seed, nodes)
-    shown = fold(tree, max_entries=most)
+    shown = fold(tree, max_entries=max_entries)
     check_nothing_is_lost(tree, shown)
-    assert len(shown) <= most
-    if nodes <= most:
+    assert len(shown) <= max_entries
+    if nodes <= max_entries:
         assert shown == tree
 
 
@@ -92,7 +92,7 @@ def ids_of(found):
 
 
 @given(st.integers(0, 1000), st.integers(1, 120))
-def test_list_of_a_page__has_all_nodes_and_few_open_ones(seed, nodes):
+def test_list_of_a_page__has_all_nodes_and_few_expanded_nodes(seed, nodes):
     tree = tree_of(seed, nodes)
     found = branches(tree)
     assert sorted(ids_of(found)) == list(range(nodes))

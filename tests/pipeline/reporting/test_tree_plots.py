@@ -39,9 +39,9 @@ def test_layout__places_all_nodes_and_none_overlap(case):
     found = boxes(*case)
     assert len(found) == len(case[0])
     assert all(x >= 0 and y >= 0 for x, y, _, _ in found)
-    for first, other in itertools.combinations(found, 2):
-        apart = first[2] < other[0] or other[2] < first[0] or first[3] < other[1] or other[3] < first[1]
-        assert apart, (first, other)
+    for first, second in itertools.combinations(found, 2):
+        apart = first[2] < second[0] or second[2] < first[0] or first[3] < second[1] or second[3] < first[1]
+        assert apart, (first, second)
 
 
 @given(sized())
@@ -50,13 +50,13 @@ def test_layout__parents_lie_between_their_children_and_left_of_them(case):
     middle = [(box[1] + box[3]) / 2 for box in found]
     above = parents_of(levels)
     for parent in range(len(levels)):
-        children = [number for number, other in enumerate(above) if other == parent]
+        children = [number for number, second in enumerate(above) if second == parent]
         if children:
             assert middle[children[0]] - 1e-6 <= middle[parent] <= middle[children[-1]] + 1e-6
             assert all(found[parent][2] < found[child][0] for child in children)
-    for upper, other in itertools.pairwise(range(len(levels))):
-        if levels[upper] == levels[other]:
-            assert found[upper][3] < found[other][1]  # in order
+    for upper, second in itertools.pairwise(range(len(levels))):
+        if levels[upper] == levels[second]:
+            assert found[upper][3] < found[second][1]  # in order
 
 
 @given(trees())
@@ -90,11 +90,11 @@ def test_wrapped__takes_as_few_lines_as_it_needs(words, width):
     assert len(wrapped(words, width, letters, " ")) == least
 
 
-@given(trees(most=20), st.lists(st.text(min_size=1, max_size=40), max_size=8))
+@given(trees(max_nodes=20), st.lists(st.text(min_size=1, max_size=40), max_size=8))
 def test_cards__are_as_large_as_their_text(parents, words):
     tree = tree_of(parents, words)
     for node, card in zip(tree, cards_of(tree, letters), strict=True):
-        leaf = all(other.parent != node.id for other in tree)
+        leaf = all(descendant.parent != node.id for descendant in tree)
         assert max(letters(line, FONT) for line in card.lines) <= (LEAF if leaf else INNER)
         assert card.indent + max(letters(line, FONT) for line in card.lines) < card.width
         assert card.head.startswith(f"{node.id} · ")
@@ -160,8 +160,8 @@ def test_figure__texts_as_drawn_lie_in_their_cards_and_apart(nodes, long):
     texts = [text.get_window_extent(renderer) for text in axes.texts]
     cards = [panel.get_window_extent(renderer) for panel in axes.patches if isinstance(panel, FancyBboxPatch)]
     assert len(cards) == nodes
-    for first, other in [*itertools.combinations(texts, 2), *itertools.combinations(cards, 2)]:
-        assert not first.padded(-0.7).overlaps(other.padded(-0.7))  # glyphs begin on whole pixels, lines are close
+    for first, second in [*itertools.combinations(texts, 2), *itertools.combinations(cards, 2)]:
+        assert not first.padded(-0.7).overlaps(second.padded(-0.7))  # glyphs begin on whole pixels, lines are close
     held = [
         sum(card.padded(1.0).contains(*text.p0) and card.padded(1.0).contains(*text.p1) for card in cards)
         for text in texts

@@ -15,9 +15,9 @@ GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
 
 
 @st.composite
-def trees(draw, least=1, most=60):
+def trees(draw, least=1, max_nodes=60):
     """Parents by number; no node comes before its parent."""
-    count = draw(st.integers(least, most))
+    count = draw(st.integers(least, max_nodes))
     return [-1, *(draw(st.integers(0, number - 1)) for number in range(1, count))]
 
 

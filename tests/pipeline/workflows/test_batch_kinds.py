@@ -217,8 +217,8 @@ def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_to
         assert record["warm"] == 1
         assert verify(current).broken == []
     for name in ("", "members/000", "members/001"):
-        model, other = (Model(tmp_path / place / "job/published/current" / name) for place in ("whole", "killed"))
-        assert bits(model, len(model.record.shards)) == bits(other, len(other.record.shards))
+        model, resumed = (Model(tmp_path / place / "job/published/current" / name) for place in ("whole", "killed"))
+        assert bits(model, len(model.record.shards)) == bits(resumed, len(resumed.record.shards))
 
 
 def test_a_start__matches_new_fits(tmp_path):

@@ -86,8 +86,8 @@ def test_split_corpus__keeps_ids_words_and_shards(tmp_path):
         for a, b in zip(rows_of(train), rows_of(held), strict=True)
     ]
     assert together == rows
-    for part, other, both in zip(train.manifest.shards, held.manifest.shards, corpus.manifest.shards, strict=True):
-        assert part.ids_sha256 == other.ids_sha256 == both.ids_sha256
+    for part, heldout, both in zip(train.manifest.shards, held.manifest.shards, corpus.manifest.shards, strict=True):
+        assert part.ids_sha256 == heldout.ids_sha256 == both.ids_sha256
     assert train.manifest.vocabulary.words_sha256 == held.manifest.vocabulary.words_sha256
     with pytest.raises(OccupiedError):
         split_corpus(corpus, tmp_path / "train", tmp_path / "new")

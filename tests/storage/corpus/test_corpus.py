@@ -243,9 +243,9 @@ def test_absent_corpora__are_clear_errors(tmp_path):
 
 
 def test_another_vocabulary__is_a_mismatch(corpus, tmp_path):
-    other = Corpus(write_corpus(tmp_path / "other", [{0: 1}], 3))
+    smaller = Corpus(write_corpus(tmp_path / "other", [{0: 1}], 3))
     with pytest.raises(MismatchError, match="differs from"):
-        other.require_vocabulary_of(Corpus(corpus).manifest.vocabulary.words_sha256, "c")
+        smaller.require_vocabulary_of(Corpus(corpus).manifest.vocabulary.words_sha256, "c")
 
 
 def test_created__leaves_nothing_on_failure_and_refuses_what_exists(tmp_path):

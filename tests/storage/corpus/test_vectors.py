@@ -289,7 +289,7 @@ def test_verify__recounts_what_the_manifest_says(corpus):
 
 
 @given(data=st.data())
-def test_any_change_of_a_byte__is_an_error_of_ours(tmp_path_factory, data):
+def test_any_change_of_a_byte__raises_a_collapsium_error(tmp_path_factory, data):
     place = tmp_path_factory.mktemp("bytes")
     path = write_vectors(place / "c", np.arange(12.0).reshape(4, 3), 6)
     files = ["manifest.json", "vectors.zarr/zarr.json", "vectors.zarr/c/0/0", "documents/part-00000.parquet"]

@@ -54,7 +54,7 @@ def test_words__have_the_spelling_under_which_they_are_looked_up(text):
         assert spelled(word, RULE) == word
 
 
-def test_apostrophes__are_one():
+def test_apostrophes__are_normalised():
     assert words_in("don't don’t donʼt ʼtis dogs’ rock’n’roll") == ["don't"] * 3 + ["tis", "dogs", "rock'n'roll"]
 
 

@@ -109,9 +109,11 @@ def test_groups_of_release_0_1__with_chunks_in_folders_are_read_and_replaced(tmp
     assert [path.name for path in sorted((tmp_path / "g/x").iterdir())] == ["c.0.0", "zarr.json"]
 
 
-@pytest.mark.parametrize("other", [{"fill_value": 1.0}, {"attributes": {"a": 1}}, {"compressors": None, "filters": []}])
-def test_arrays_that_others_have_written__are_refused(other):
-    zarr.create_array(MemoryStore(files := {}), shape=(3, 2), dtype="f8", chunks=(2, 1), **other)
+@pytest.mark.parametrize(
+    "settings", [{"fill_value": 1.0}, {"attributes": {"a": 1}}, {"compressors": None, "filters": []}]
+)
+def test_arrays_that_others_have_written__are_refused(settings):
+    zarr.create_array(MemoryStore(files := {}), shape=(3, 2), dtype="f8", chunks=(2, 1), **settings)
     with pytest.raises(DamagedError, match="x: expected a Zarr array"):
         parse_metadata(files["zarr.json"].to_bytes(), "x")
 

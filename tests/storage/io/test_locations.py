@@ -71,9 +71,9 @@ def test_a_file__is_given_once_by_whatever_path(tmp_path, monkeypatch):
     (tmp_path / "s.csv").symlink_to("d/a.csv")
     os.link(tmp_path / "d/a.csv", tmp_path / "h.csv")
     (tmp_path / "e").symlink_to("d")
-    for other in ("d/a.csv", "./d/a.csv", str(tmp_path / "d/a.csv"), "s.csv", "h.csv", "d", "d/", "e", "d/*.csv"):
+    for alias in ("d/a.csv", "./d/a.csv", str(tmp_path / "d/a.csv"), "s.csv", "h.csv", "d", "d/", "e", "d/*.csv"):
         with pytest.raises(InputError, match="the same file is given twice"):
-            find_files(["d/a.csv", other], "csv", lambda name: name.rpartition(".")[2])
+            find_files(["d/a.csv", alias], "csv", lambda name: name.rpartition(".")[2])
     require_once(["d/a.csv", "d/b.csv"])
     require_once(["d/a.csv", "h.csv"], linked=True)
     with pytest.raises(InputError, match="twice"):
@@ -88,7 +88,7 @@ def test_a_file__is_given_once_by_whatever_path(tmp_path, monkeypatch):
         ("missing://bucket/corpus", MissingError, "its store needs another package"),
     ],
 )
-def test_stores_that_cannot_be_opened__are_one_error_of_ours(url, error, message):
+def test_stores_that_cannot_be_opened__raise_one_collapsium_error(url, error, message):
     fsspec.register_implementation("missing", "absent_package.Store", clobber=True, errtxt="Install it")
     for open_at in (Corpus, Model, File, verify):
         with pytest.raises(error, match=message):

@@ -85,7 +85,7 @@ def test_files__are_written_whole_once_or_again(store):
     assert not folder.exists("c")
 
 
-def test_of_many_who_create_a_file__one_succeeds(store):
+def test_of_several_creators_of_a_file__one_succeeds(store):
     folder, begin, creators = Folder(store), threading.Barrier(6), []
 
     def create(number):
@@ -103,7 +103,7 @@ def test_of_many_who_create_a_file__one_succeeds(store):
     assert folder.read("lock") in {b"%d" % number for number in creators}
 
 
-def test_a_lock__is_held_by_one(store):
+def test_a_lock__is_held_by_one_owner(store):
     with RunLock(Folder(f"{store}/lock")) as held:
         held.require()
         with pytest.raises(LockedError, match="works on it"):

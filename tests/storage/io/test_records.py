@@ -70,7 +70,7 @@ def test_events_without_their_fields__are_refused():
         parse_event(json.dumps({**START, "restarts": 10**7}).encode(), "x", "line 1")
 
 
-def test_names_that_are_no_numbers_of_ours__are_left_out(tmp_path):
+def test_names_that_are_not_plain_numbers__are_left_out(tmp_path):
     names = ["00000003", "²", "٣", "3", "20231105", "1" * 30, "00000002.json"]
     assert numbers_of_names(names, 8) == [3, 20231105]
     (tmp_path / "²").mkdir()

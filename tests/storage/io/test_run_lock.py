@@ -35,14 +35,14 @@ class SimulatedClock:
     """A clock that only pauses move; who else moves with it may act at each."""
 
     def __init__(self):
-        self.now, self.others = 1000.0, []
+        self.now, self.acts = 1000.0, []
 
     def __call__(self):
         return self.now
 
     def pause(self, seconds):
         self.now += seconds
-        for act in self.others:
+        for act in self.acts:
             act(self.now)
 
 
@@ -147,12 +147,12 @@ def test_no_wall_clock__lets_a_second_driver_in_or_keeps_it_out(folder, clock, e
     owner = RunLock(folder)
     owner.acquire()
     monkeypatch.setattr(time, "time", lambda: 1e9 + ahead)
-    clock.others.append(renewing(owner, clock))
+    clock.acts.append(renewing(owner, clock))
     with pytest.raises(LockedError, match="works on it"):
         RunLock(folder).acquire()
     assert clock() - 1000.0 <= LEASE / RENEWALS + 2 * LEASE / LOOKS
     owner.require()
-    clock.others.clear()  # it dies
+    clock.acts.clear()  # it dies
     began = clock()
     with RunLock(folder):
         assert LEASE < clock() - began < 1.1 * LEASE

@@ -232,9 +232,9 @@ def test_several_files__are_read_one_after_another(tmp_path):
     found = read(*paths, labels=("digit=-1",))
     assert found.values.tolist() == [[1, 2], [3, 4], [5, 6]]
     assert found.ids.to_pylist() == ["x.tra/1", "x.tra/2", "x.npy/1"]
-    other = put(tmp_path, "b.csv", "1,2,3,4\n")
+    narrower = put(tmp_path, "b.csv", "1,2,3,4\n")
     with pytest.raises(InputError, match=r"b.csv: expected 2 columns of values as in .*x.tra, found 3"):
-        read(*paths, other, labels=("-1",))
+        read(*paths, narrower, labels=("-1",))
     named = [put(tmp_path, "n.csv", "p,q\n1,2\n"), put(tmp_path, "m.csv", "p,r\n3,4\n")]
     with pytest.raises(InputError, match=r"m.csv: expected the columns of .*n.csv, found 'r' for 'q'"):
         read(*named)

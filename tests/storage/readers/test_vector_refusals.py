@@ -205,7 +205,7 @@ def test_arrays_that_promise_too_much__are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_any_change_of_a_byte__is_a_result_or_an_error_of_ours(tmp_path, kind):
+def test_any_change_of_a_byte__gives_a_result_or_a_collapsium_error(tmp_path, kind):
     path = tmp_path / write(kind, tmp_path, SMALL).rpartition("/")[2]
     files = sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
     held = {file: file.read_bytes() for file in files}

@@ -133,8 +133,8 @@ def test_views__keep_a_piece_in_use(pool, view):
     del array
     gc.collect(1)  # of young objects; a search of all would take half a second
     assert not pool._free
-    other = large(pool)
-    other.fill(2)
+    second = large(pool)
+    second.fill(2)
     assert (np.asarray(part).view(np.uint8) == 1).all()
     del part
     assert pieces(pool) == [LARGE]

@@ -143,8 +143,8 @@ def test_then__does_not_depend_on_grouping(first, second, third):
 def test_then__leaves_both_alone(first, second):
     before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (first, second)]
     both = first.then(second)
-    for other in (first, second):  # what one alone has is shared, and never changed
-        both = total([both, other, other])
+    for addend in (first, second):  # what one alone has is shared, and never changed
+        both = total([both, addend, addend])
     for delta, values in zip((first, second), before, strict=True):
         for name, part in delta.parts.items():
             np.testing.assert_array_equal(part.values, values[name])
@@ -204,14 +204,14 @@ def test_total__of_whole_steps_is_exact_in_any_order_and_grouping(given_deltas, 
 
 @given(float_deltas(), st.data())
 def test_total__adds_from_left_to_right_to_the_same_bits(given_deltas, data):
-    one_by_one = given_deltas[0]
+    expected = given_deltas[0]
     for delta in given_deltas[1:]:
-        one_by_one = one_by_one + delta
-    check_same_bits(total(given_deltas), one_by_one)
-    check_same_bits(total(iter(given_deltas)), one_by_one)
+        expected = expected + delta
+    check_same_bits(total(given_deltas), expected)
+    check_same_bits(total(iter(given_deltas)), expected)
     # Deltas without arrays do not move the brackets.
     place = data.draw(st.integers(0, len(given_deltas)))
-    check_same_bits(total([*given_deltas[:place], Delta(), *given_deltas[place:]]), one_by_one)
+    check_same_bits(total([*given_deltas[:place], Delta(), *given_deltas[place:]]), expected)
 
 
 @given(float_deltas(), st.data())

@@ -33,8 +33,8 @@ def test_addresses__are_the_same_for_the_same_documents_alone(drawn):
     rows, _ = drawn
     found = of(rows)
     for row, first in zip(rows, found, strict=True):
-        for other, second in zip(rows, found, strict=True):
-            assert (first == second) == (row == other)
+        for second_row, second in zip(rows, found, strict=True):
+            assert (first == second) == (row == second_row)
 
 
 @given(bags())

@@ -75,14 +75,14 @@ def test_writer__takes_arrays_that_are_not_contiguous(tmp_path):
 
 def test_spill_files__are_removed_with_the_last_reference(tmp_path):
     spilled = spill({"a": np.arange(3)}, str(tmp_path))
-    other = spill({"a": np.arange(4)}, str(tmp_path))
+    second = spill({"a": np.arange(4)}, str(tmp_path))
     assert len(folders(tmp_path)) == 2
     values_read = spilled["a"]
     del spilled
     assert len(folders(tmp_path)) == 1
     np.testing.assert_array_equal(values_read, np.arange(3))
-    check_equal(other, {"a": np.arange(4)})
-    del other
+    check_equal(second, {"a": np.arange(4)})
+    del second
     assert folders(tmp_path) == []
 
 
@@ -90,11 +90,11 @@ def test_spill_files__have_a_writer_of_others(tmp_path):
     spilled = spill({"a": np.arange(3)}, str(tmp_path))
     writer = spilled.writer()
     writer.add({"b": np.zeros((2, 0))})
-    other = writer.finish()
+    second = writer.finish()
     assert len(folders(tmp_path)) == 2
     del spilled, writer
     assert len(folders(tmp_path)) == 1
-    check_equal(other, {"b": np.zeros((2, 0))})
+    check_equal(second, {"b": np.zeros((2, 0))})
 
 
 @given(named())

@@ -115,8 +115,8 @@ def test_an_array_that_is_added_to_a_state__is_checked_when_it_comes_from_disk(
     assert Model(tmp_path / "run/model").global_state.topic_peak.tolist() == [1.0, 1.0, 1.0]
 
     def change(arrays):
-        others = {name: values for name, values in arrays.items() if name != "topic_peak"}
-        return others if peak is None else {**others, "topic_peak": peak}
+        remaining = {name: values for name, values in arrays.items() if name != "topic_peak"}
+        return remaining if peak is None else {**remaining, "topic_peak": peak}
 
     rewrite(tmp_path / "run/model", "model.json", "global_state", change)
     with pytest.raises(DamagedError, match=text):

@@ -220,12 +220,12 @@ def test_units__begin_where_calendars_say():
 
 
 @pytest.mark.parametrize(
-    ("others", "expected", "unit"),
+    ("further", "expected", "unit"),
     [(["25/04/1987"], "1987-04-03", DAY), (["04/25/1987"], "1987-03-04", DAY), ([], "1987-01-01", YEAR),
      (["25/04/1987", "04/25/1987"], "1987-01-01", YEAR)],
 )  # fmt: skip
-def test_day_or_month_first__is_what_other_dates_show(others, expected, unit):
-    texts = pa.array(["03/04/1987", *others])
+def test_day_or_month_first__is_what_other_dates_show(further, expected, unit):
+    texts = pa.array(["03/04/1987", *further])
     ones = np.ones(len(texts))
     found = resolved(date_sums(texts, ones[:, None], ones, ones > 0))
     assert (hours_of(datetime.datetime.fromisoformat(expected)), unit) in zip(

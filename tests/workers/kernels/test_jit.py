@@ -68,9 +68,9 @@ def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, m
     written = compiled.inspect_asm(compiled.signatures[0])
     assert "zmm" not in written  # a register of AVX-512, which not all processors have
     functions = re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", written, re.MULTILINE)
-    ours = [name for name in functions if name.startswith("_ZN10collapsium")]
-    assert len(ours) == 1
-    assert f"{len(kernel.__name__)}{kernel.__name__}" in ours[0]
+    defined = [name for name in functions if name.startswith("_ZN10collapsium")]
+    assert len(defined) == 1
+    assert f"{len(kernel.__name__)}{kernel.__name__}" in defined[0]
 
 
 class Features(dict):

@@ -152,17 +152,17 @@ def test_a_mixture__matches_plain_sums(seed, root_share, power):
 
 
 @given(SEEDS, st.integers(1, 6))
-def test_documents_begin_in_no_more_clusters_than_the_setting(seed, most):
+def test_documents_begin_in_no_more_clusters_than_the_setting(seed, max_shares):
     """With fewer clusters, a document is in its nearest ones, in the same proportions up to a factor."""
     generator = np.random.default_rng(seed)
     vectors = generator.normal(size=(9, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     vectors[3] = 0.0
-    settings = replace(CLUSTERS, most_shares=most, sharpness=2.0, block=4)
+    settings = replace(CLUSTERS, max_shares=max_shares, sharpness=2.0, block=4)
     limited = cluster_proportions(vectors, vectors[[0, 1, 2, 5, 7, 8]], settings)
     shares = naive.cluster_shares(vectors, vectors[[0, 1, 2, 5, 7, 8]], 2.0)
     shares[shares < settings.min_share * shares.max(axis=1, keepdims=True)] = 0.0
-    assert np.diff(limited.offsets).tolist() == np.minimum(np.count_nonzero(shares, axis=1), most).tolist()
+    assert np.diff(limited.offsets).tolist() == np.minimum(np.count_nonzero(shares, axis=1), max_shares).tolist()
     for document in range(9):
         entries = slice(limited.offsets[document], limited.offsets[document + 1])
         chosen = limited.topics[entries]

@@ -101,10 +101,12 @@ JOIN_AGE = 4
 RECOUNT = 1e-3  # Relative change of documents' lengths from which the counts of another run are counted anew
 
 
-def start(shard: Shard, topics: int, stream: Stream, moments: bool, most: int, every: int) -> tuple[ActiveLocal, Delta]:
+def start(
+    shard: Shard, topics: int, stream: Stream, moments: bool, max_topics: int, every: int
+) -> tuple[ActiveLocal, Delta]:
     """Return a shard's first local state: a few random active topics per document, or all, nearly uniform."""
     generator = stream.generator()
-    topic, sizes = _first_lists(shard, topics, most, every, generator)
+    topic, sizes = _first_lists(shard, topics, max_topics, every, generator)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     active_topics, state = ActiveTopics(offsets, topic), blank_state(shard, offsets)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
@@ -163,15 +165,15 @@ def initial_state(
 
 
 def _first_lists(
-    shard: Shard, topics: int, most: int, every: int, generator: np.random.Generator
+    shard: Shard, topics: int, max_topics: int, every: int, generator: np.random.Generator
 ) -> tuple[Steps, Ints]:
     """Draw the documents' first active topics; return these and their number for each document, 0 for an empty one."""
     occupied = np.diff(shard.offsets) > 0
-    if begins_complete(np.diff(shard.offsets), topics, most):
+    if begins_complete(np.diff(shard.offsets), topics, max_topics):
         occupied &= np.arange(occupied.size) % every == 0
         sizes = np.where(occupied, topics, 0)
         return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
-    count = min(INITIAL_TOPICS, most or INITIAL_TOPICS)
+    count = min(INITIAL_TOPICS, max_topics or INITIAL_TOPICS)
     drawn = generator.integers(topics, size=(shard.documents, count), dtype=np.uint16)
     drawn.sort(axis=1)
     distinct = np.concatenate([np.ones((shard.documents, 1), dtype=bool), np.diff(drawn, axis=1) > 0], axis=1)
@@ -272,7 +274,7 @@ def _selects(age: int, shard: Shard, parameters: Parameters) -> bool:
 
 def _begins_complete(shard: Shard, parameters: Parameters) -> bool:
     """Return whether the documents of a shard begin with all topics."""
-    return begins_complete(np.diff(shard.offsets), parameters.topics.size, parameters.active_settings.most)
+    return begins_complete(np.diff(shard.offsets), parameters.topics.size, parameters.active_settings.max_topics)
 
 
 def _powers(age: int, shard: Shard, chunk: DocumentChunk, parameters: Parameters) -> Vector:

@@ -62,17 +62,17 @@ SMALL_DIVISOR = 8
 MIN_TOKENS = 0.01  # Expected tokens that an active topic exceeds; it also exceeds its prior a_k
 
 
-def max_active(offsets: Ints, topics: int, most: int) -> Ints:
+def max_active(offsets: Ints, topics: int, limit: int) -> Ints:
     """Return the most active topics of each document, shape (documents,), from the offsets of its pairs."""
     lengths = np.diff(offsets)
-    limits: Ints = np.minimum(max_active_for(lengths, topics, most), topics) + np.zeros_like(lengths)
+    limits: Ints = np.minimum(max_active_for(lengths, topics, limit), topics) + np.zeros_like(lengths)
     return limits
 
 
-def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
-    """Return the most active topics of documents by their number of pairs; `most` is the option, 0 for the default."""
-    if most:
-        return most
+def max_active_for(pairs: PairsT, topics: int, limit: int) -> PairsT | int:
+    """Return the most active topics of documents by their number of pairs; `limit` is the option, 0 for the default."""
+    if limit:
+        return limit
     room: PairsT | int = topics
     if topics > MAX_COMPLETE_TOPICS:
         pairs_per_group = LANES * PAIRS_PER_TOPIC
@@ -83,14 +83,14 @@ def max_active_for(pairs: PairsT, topics: int, most: int) -> PairsT | int:
     return largest
 
 
-def begins_complete(lengths: npt.NDArray[np.number], topics: int, most: int) -> bool:
+def begins_complete(lengths: npt.NDArray[np.number], topics: int, limit: int) -> bool:
     """Return whether documents of these lengths begin with all topics, because most of their pairs may keep all.
 
-    `most` is as for `max_active_for`.
+    `limit` is as for `max_active_for`.
     """
-    if topics > min(MAX_COMPLETE_TOPICS, most or topics):
+    if topics > min(MAX_COMPLETE_TOPICS, limit or topics):
         return False
-    complete = lengths[max_active_for(lengths, topics, most) >= topics]
+    complete = lengths[max_active_for(lengths, topics, limit) >= topics]
     return bool(2 * complete.sum() >= lengths.sum())
 
 
@@ -104,7 +104,7 @@ def max_small(limits: Ints) -> Ints:
 def select(chunk: DocumentChunk, working: SweptRows, parameters: Parameters) -> Selected:
     """Select the active topics of each document of a chunk."""
     settings = parameters.active_settings
-    room = max_active(chunk.pairs.offsets, parameters.topics.size, settings.most)
+    room = max_active(chunk.pairs.offsets, parameters.topics.size, settings.max_topics)
     if settings.small_sets != SmallActiveSets.NOWHERE:
         groups = (chunk.document + np.arange(chunk.documents)) % SCORED_GROUPS
         small = np.isin(groups, SMALL_SETS) | (settings.small_sets == SmallActiveSets.EVERYWHERE)

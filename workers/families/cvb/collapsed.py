@@ -203,8 +203,8 @@ class CollapsedFamily(
             return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
         topics, moments = self.options.topics, global_state.moments
         if global_state.active:
-            most, every = self.options.most_active or 0, global_state.start_every
-            return active.start(shard, topics, stream, moments, most, every)
+            max_topics, every = self.options.most_active or 0, global_state.start_every
+            return active.start(shard, topics, stream, moments, max_topics, every)
         return dense.start(shard, topics, stream, moments=moments)
 
     def continue_from(
@@ -464,8 +464,8 @@ def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
 
 def start_every(summary: Summary, options: CollapsedOptions) -> int:
     """Return n if one document in n has topics at the start; in a sample of the documents, all have."""
-    most = 1 if summary.growing else MAX_START_EVERY
-    return min(max(summary.documents // (START_DOCUMENTS * options.topics), 1), most)
+    max_every = 1 if summary.growing else MAX_START_EVERY
+    return min(max(summary.documents // (START_DOCUMENTS * options.topics), 1), max_every)
 
 
 def topic_totals(moments: Vector, log_absent: Vector, total: float) -> tuple[Vector, Vector]:

@@ -39,7 +39,7 @@ SeedRows = tuple[npt.NDArray[np.int32], Vector]
 class ActiveSettings:
     """Settings of active responsibilities; see `collapsium.workers.families.cvb.active`."""
 
-    most: int  # Most active topics of a document; 0 for the default, which grows with its pairs
+    max_topics: int  # Largest number of active topics of a document; 0 for the default, which grows with its pairs
     inverse_temperature: float  # 1 for the plain update, less for tempered responsibilities
     # Whether the first sweeps have an inverse temperature of their own; see
     # `collapsium.workers.families.cvb.active.ANNEALING_INVERSE_TEMPERATURE`
@@ -69,7 +69,7 @@ def active_settings(
     counted, cooling, trial = global_state.topic_moments[0], global_state.cooling, global_state.trial
     moving = moving or global_state.releasing
     return ActiveSettings(
-        most=options.most_active or 0,
+        max_topics=options.most_active or 0,
         inverse_temperature=(options.inverse_temperature or 1.0) if cooling is None else cooling.cooling_power,
         spread=0.0 if cooling is None else cooling.cooling_step,
         annealed=cooling is None,

@@ -185,12 +185,12 @@ def _with_accepted(state: MovesState, size: Vector, sweep: int, sums: ScoreSums)
         first = state.merges + state.deletes and sweep < schedule.FIRST_ROUND + 3 * schedule.ROUND_INTERVAL
         return last_round if first else replace(state, moves_idle=state.moves_idle + 1)
     accepted = chosen.merges + chosen.deletes
-    has_few_moves = accepted <= schedule.FEW_MOVES * alive.sum() and not were_split
+    is_idle = accepted <= schedule.FEW_MOVES * alive.sum() and not were_split
     splits = state.splits
     if were_split:
         # Halves that are merged again have changed nothing.
         splits, chosen.merges = splits + were_split - chosen.merges, 0
-    best, idle = max(score, state.moves_best), state.moves_idle + 1 if has_few_moves else 0
+    best, idle = max(score, state.moves_best), state.moves_idle + 1 if is_idle else 0
     state = replace(state, moves_best=best, moves_idle=idle, splits=splits)
     if not accepted:
         return state
@@ -238,9 +238,9 @@ def _choose_merges(chosen: _Chosen, state: MovesState, size: Vector, sums: Score
     first, second = state.merge_candidates
     copies = np.zeros(gain.size, dtype=bool) if state.merge_alike is None else state.merge_alike
     least = np.where(copies, schedule.COPY_ERRORS, errors) * error
-    most = max(int(schedule.MAX_MERGES * state.topic_alive.sum()), 1)
+    max_merges = max(int(schedule.MAX_MERGES * state.topic_alive.sum()), 1)
     for index in np.argsort(-gain, kind="stable"):
-        if chosen.merges == most and errors > 0:
+        if chosen.merges == max_merges and errors > 0:
             return
         if gain[index] <= least[index]:
             continue
@@ -257,10 +257,10 @@ def _choose_merges(chosen: _Chosen, state: MovesState, size: Vector, sums: Score
 
 def _choose_deletes(chosen: _Chosen, state: MovesState, sums: ScoreSums, topics: int) -> None:
     gain, square = sums.delete_gain, sums.delete_square
-    most = max(int(schedule.MAX_DELETES * topics), 1)
+    max_deletes = max(int(schedule.MAX_DELETES * topics), 1)
     for index in np.argsort(-gain, kind="stable"):
         topic = int(state.delete_candidates[index])
-        if chosen.deletes == most or topics - chosen.merges - chosen.deletes <= 1:
+        if chosen.deletes == max_deletes or topics - chosen.merges - chosen.deletes <= 1:
             return
         if chosen.taken[topic] or gain[index] <= schedule.DELETE_ERRORS * np.sqrt(square[index]):
             continue

@@ -106,7 +106,7 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     word_active, block_active = (np.zeros((shard.words.size, topics), dtype=np.float32) for _ in range(2))
     block = CollapsedRows(word_active=word_active, block_active=block_active, word_rest=np.zeros(shard.words.size))
     settings = ActiveSettings(
-        most=0,
+        max_topics=0,
         inverse_temperature=1.0,
         annealed=True,
         momentum=0.0,
@@ -118,7 +118,7 @@ def _seed(shard: Shard, topics: int, stream: Stream, parameters: Parameters) -> 
     now = replace(parameters, active=settings, tables=False, moments=False)
     local: AnyActiveLocal
     local, delta = active_responsibilities.start(
-        sample, topics, stream.at(purpose="seed"), moments=False, most=0, every=1
+        sample, topics, stream.at(purpose="seed"), moments=False, max_topics=0, every=1
     )
     for sweep in range(SEED_SWEEPS):
         ids = Delta(delta.parts, {"word": np.arange(shard.words.size)})

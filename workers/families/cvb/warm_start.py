@@ -62,8 +62,10 @@ def _start_active(
     if pseudo is not None:
         pseudo[pseudo < MIN_PSEUDO_COUNT] = 0.0
         expected += pseudo
-    most = parameters.active_settings.most
-    topic, sizes = first_lists(expected, parameters.topics, max_active(shard.offsets, topics, most), shard.lengths > 0)
+    max_topics = parameters.active_settings.max_topics
+    topic, sizes = first_lists(
+        expected, parameters.topics, max_active(shard.offsets, topics, max_topics), shard.lengths > 0
+    )
     lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     active, state = ActiveTopics(lists, topic), active_responsibilities.blank_state(shard, lists)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))

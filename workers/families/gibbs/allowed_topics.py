@@ -79,8 +79,8 @@ class AllowedTopics:
         label_topics = np.diff(first)[document] * per_label
         entry = np.minimum(first[document] + index // per_label, label.size)
         of_label = np.append(label, 0)[entry].astype(np.int64) * per_label + index % per_label
-        others = index - label_topics + (self.topics - background if background else 0)
-        topic: Ints = np.where(index < label_topics, of_label, others)
+        unlabelled = index - label_topics + (self.topics - background if background else 0)
+        topic: Ints = np.where(index < label_topics, of_label, unlabelled)
         return topic
 
     def flat(self) -> tuple[Ints, Ints, Ints]:

@@ -165,14 +165,14 @@ class AuthorLocal(AuthorDocuments, SampledTokens):
 def _own_authors(local: AuthorDocuments) -> tuple[Ints, npt.NDArray[np.int32], Ints]:
     """Return the index of each document's first author, the distinct authors, and each author's place among these."""
     lists, author = np.asarray(local.authors.document_labels), np.asarray(local.authors.document_label)
-    own_authors, place = np.unique(author, return_inverse=True)
-    return lists, own_authors, place
+    shard_authors, place = np.unique(author, return_inverse=True)
+    return lists, shard_authors, place
 
 
 def _mean_proportions(local: AuthorDocuments, global_state: AuthorTopicGlobalState) -> Vector:
     """Return the means of theta_ak over the authors of each document."""
-    lists, own_authors, place = _own_authors(local)
-    sums = np.add.reduceat(global_state.proportions(own_authors)[place], lists[:-1], axis=0)
+    lists, shard_authors, place = _own_authors(local)
+    sums = np.add.reduceat(global_state.proportions(shard_authors)[place], lists[:-1], axis=0)
     mean: Vector = sums / np.diff(lists)[:, np.newaxis]
     return mean
 
@@ -181,15 +181,15 @@ def _begin(shard: Shard, assignments: TokenAssignments, authors: LabelLists, top
     """Return a shard's first local state, and its counts as changes from zero."""
     lengths = shard.lengths.astype(np.int64)
     local = AuthorLocal(authors, lengths, token_topic=assignments.topic, token_author=assignments.author)
-    _, own_authors, place = _own_authors(local)
-    author_topic = np.zeros((own_authors.size, topics), dtype=np.int32)
+    _, shard_authors, place = _own_authors(local)
+    author_topic = np.zeros((shard_authors.size, topics), dtype=np.int32)
     first = np.repeat(authors.document_labels[:-1], shard.lengths)
     np.add.at(author_topic, (place[first + assignments.author], assignments.topic), 1)
     parts = {
         "word_topic": count_words(shard, assignments.topic, topics),
         "label_topic": change(author_topic, "label", "topic"),
     }
-    return local, Delta(parts, {**delta_ids(shard, topics), "label": own_authors})
+    return local, Delta(parts, {**delta_ids(shard, topics), "label": shard_authors})
 
 
 MAX_AUTHORS = 1 << 16  # Authors of a document that 16 bits of a token can name
@@ -214,9 +214,9 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
     def initialise(self, summary: Summary, stream: Stream) -> AuthorTopicGlobalState:
         """Return the global state before any document was swept; raise `OptionError` if there are no labels."""
         table = require_labels(summary)
-        if table.most > MAX_AUTHORS:
+        if table.max_labels > MAX_AUTHORS:
             raise OptionError(
-                f"a document has {table.most} labels; expected {MAX_AUTHORS} at most: use fewer fields of labels"
+                f"a document has {table.max_labels} labels; expected {MAX_AUTHORS} at most: use fewer fields of labels"
             )
         return AuthorTopicGlobalState(
             vocabulary=float(summary.words),
@@ -331,8 +331,8 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
     ) -> tuple[AuthorLocal, Delta]:
         """Return the result of a sweep over a shard."""
         began, priors = time.perf_counter(), global_state.priors
-        lists, own_authors, place = _own_authors(local)
-        before = np.ascontiguousarray(global_state.label_topic[own_authors], dtype=np.int32)
+        lists, shard_authors, place = _own_authors(local)
+        before = np.ascontiguousarray(global_state.label_topic[shard_authors], dtype=np.int32)
         after, word_topic = before.copy(), np.array(rows.word_topic)
         swept = TokenAssignments(np.array(local.token_topic), np.array(local.token_author))
         sweep_authors(
@@ -351,7 +351,7 @@ class AuthorTopic(GibbsFamily[AuthorTopicOptions, AuthorTopicGlobalState, Author
             "author_choices": fresh(-float((shard.lengths * special.log(np.diff(lists))).sum())),
             **corpus_sums(shard),
         }
-        ids = {**delta_ids(shard, word_topic.shape[1]), "label": own_authors}
+        ids = {**delta_ids(shard, word_topic.shape[1]), "label": shard_authors}
         seconds = {"kernel": time.perf_counter() - began}
         return replace(local, token_topic=swept.topic, token_author=swept.author), Delta(parts, ids, seconds)
 

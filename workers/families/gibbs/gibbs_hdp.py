@@ -145,9 +145,9 @@ def _log_sticks(shard: Shard, alpha: float, stream: Stream) -> float:
     lengths = shard.lengths[shard.lengths > 0].astype(np.float64)
     generator = stream.at(purpose=f"{stream.purpose} sticks").generator()
     # In logarithms, where a small alpha does not vanish: Gamma(a) is Gamma(a + 1) U^(1/a).
-    log_one = special.log(generator.standard_gamma(alpha + 1.0, lengths.size))
-    log_one -= generator.standard_exponential(lengths.size) / alpha
-    return float((log_one - np.logaddexp(log_one, special.log(generator.standard_gamma(lengths)))).sum())
+    log_stick = special.log(generator.standard_gamma(alpha + 1.0, lengths.size))
+    log_stick -= generator.standard_exponential(lengths.size) / alpha
+    return float((log_stick - np.logaddexp(log_stick, special.log(generator.standard_gamma(lengths)))).sum())
 
 
 LANES = 16  # Shards whose new topics stay apart; more share them

@@ -229,7 +229,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
                 "fewer topics of each label"
             )
         # A document without labels may have all topics.
-        most_labels = table.most if table.labelled == summary.documents else len(table.names)
+        max_labels = table.max_labels if table.labelled == summary.documents else len(table.names)
         return LabelTopicsGlobalState(
             vocabulary=float(summary.words),
             beta=self.options.eta * summary.words,
@@ -239,7 +239,7 @@ class LabelTopicsFamily(GibbsFamily[LabelTopicsOptionsT, LabelTopicsGlobalState,
             label_topics=sizes.per_label,
             background_topics=sizes.background,
             carried=False,
-            single_topics=sizes.topics(most_labels) == 1,
+            single_topics=sizes.topics(max_labels) == 1,
         )
 
     def carry(

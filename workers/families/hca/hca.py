@@ -543,8 +543,8 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         )
         probes = LeafProbes(shard, stream, rows.probes, splits)
         paths.step_probes(probes)
-        if probes.other is not None:
-            paths.add_other_side(*probes.other, by_word, second, ends)
+        if probes.other_side is not None:
+            paths.add_other_side(*probes.other_side, by_word, second, ends)
         parts: dict[str, Part] = {
             "word_node": fresh(by_word, "word", "node"),
             **probes.parts(),

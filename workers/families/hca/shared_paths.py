@@ -75,9 +75,9 @@ def joined(
     return best, brought
 
 
-def _numbers(least: int, most: int) -> list[int]:
+def _numbers(smallest: int, largest: int) -> list[int]:
     """Return the numbers of groups to try: all, or some between the two."""
-    numbers = np.unique(np.rint(np.geomspace(least, most, min(most - least + 1, GROUP_NUMBERS))))
+    numbers = np.unique(np.rint(np.geomspace(smallest, largest, min(largest - smallest + 1, GROUP_NUMBERS))))
     return [int(number) for number in numbers]
 
 
@@ -139,9 +139,9 @@ class _Chains:
         self.shared: list[list[Vector]] = []  # of each such level, the factor's direction in each leaf's chain
         self.left = [np.eye(len(nodes)) for nodes in self.nodes]  # directions that are not shared
 
-    def _product(self, first: int, other: int) -> Vector:
-        inside = self.gram[np.ix_(self.nodes[first], self.nodes[other])]
-        product: Vector = self.left[first].T @ inside @ self.left[other]
+    def _product(self, first: int, second: int) -> Vector:
+        inside = self.gram[np.ix_(self.nodes[first], self.nodes[second])]
+        product: Vector = self.left[first].T @ inside @ self.left[second]
         return product
 
     def linked(self) -> Vector:
@@ -153,10 +153,10 @@ class _Chains:
         roots = [_inverse_root(self._product(row, row)) for row in range(size)]
         distance = np.zeros((size, size))
         for row in range(size):
-            for other in range(row):
-                cosine = float(np.linalg.norm(roots[row] @ self._product(row, other) @ roots[other], 2))
-                together = self.above[-1][row] == self.above[-1][other]
-                distance[row, other] = distance[other, row] = 1.0 - min(cosine, 1.0) if together else GROUPS_APART
+            for column in range(row):
+                cosine = float(np.linalg.norm(roots[row] @ self._product(row, column) @ roots[column], 2))
+                together = self.above[-1][row] == self.above[-1][column]
+                distance[row, column] = distance[column, row] = 1.0 - min(cosine, 1.0) if together else GROUPS_APART
         empty: Vector = np.zeros((0, 4))
         return hierarchy.linkage(spatial_distance.squareform(distance, checks=False), "average") if size > 1 else empty
 
@@ -193,8 +193,8 @@ class _Chains:
         roots = [_inverse_root(self._product(int(node), int(node))) for node in inside]
         products = np.zeros((inside.size * size, inside.size * size))
         for i, node in enumerate(inside):
-            for j, other in enumerate(inside):
-                block = weight[i] * weight[j] * roots[i] @ self._product(int(node), int(other)) @ roots[j]
+            for j, second in enumerate(inside):
+                block = weight[i] * weight[j] * roots[i] @ self._product(int(node), int(second)) @ roots[j]
                 products[i * size : (i + 1) * size, j * size : (j + 1) * size] = block
         top = np.linalg.eigh(0.5 * (products + products.T))[1][:, -1].reshape(inside.size, size)
         return [_unit(root @ block) for root, block in zip(roots, top, strict=True)]

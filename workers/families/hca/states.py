@@ -349,7 +349,7 @@ class LeafProbes:
         self._address = vector_hashes(shard, stream.at(purpose="probe", iteration=0))
         self._split, self._lines = np.asarray(splits.split, dtype=np.int64)[:2], bool(splits.split[2])
         self.probes, self.gain = np.zeros(probe.shape), np.zeros(probe.shape[1])
-        self.other: tuple[int, Ints] | None = None  # the column, and the vectors
+        self.other_side: tuple[int, Ints] | None = None  # the column, and the vectors
 
     def step(self, column: int, mean: Vector, loadings: Vector, chosen: Ints, factors: Vector) -> None:
         """Step one leaf's probe, and find the vectors on its other side if it is to be split."""
@@ -358,8 +358,8 @@ class LeafProbes:
         self.probes[:, column] = np.einsum("nw,n->w", left, projected)
         self.gain[column] = float((projected**2).sum())
         if column == self._split[0]:
-            other = other_side(factors[:, -1], projected, lines=self._lines)
-            self.other = int(self._split[1]), chosen[other]
+            is_other = other_side(factors[:, -1], projected, lines=self._lines)
+            self.other_side = int(self._split[1]), chosen[is_other]
 
     def parts(self) -> dict[str, Part]:
         """Return the sums of the probes."""

@@ -127,16 +127,16 @@ class TreeScores:
 
     def best_pair(self, moves: Moves, ends: Vector, excluded: tuple[int, ...] = ()) -> tuple[Pair | None, float]:
         """Return the siblings whose merge gives the largest bound, without excluded ones, and that bound."""
-        best, most = None, -np.inf
+        best, best_gain = None, -np.inf
         for node in moves.tree.columns[1:]:
-            for other in moves.tree.children(moves.tree.parents[node]):
-                if other > node and node not in excluded and other not in excluded:
-                    sign = -1.0 if self._components.gram[node, other] < 0.0 else 1.0
-                    tried = moves.merged([(int(node), int(other))], sign)
+            for sibling in moves.tree.children(moves.tree.parents[node]):
+                if sibling > node and node not in excluded and sibling not in excluded:
+                    sign = -1.0 if self._components.gram[node, sibling] < 0.0 else 1.0
+                    tried = moves.merged([(int(node), int(sibling))], sign)
                     reached = self.value(tried, tried.summed(ends))
-                    if reached > most:
-                        best, most = (int(node), int(other), sign), reached
-        return best, most
+                    if reached > best_gain:
+                        best, best_gain = (int(node), int(sibling), sign), reached
+        return best, best_gain
 
 
 MERGE_CANDIDATES = 8  # Number of chains, with the most similar spans, with which each chain is compared
@@ -179,12 +179,12 @@ class _Pool:
         chain = np.ix_(self.nodes[leaf], self.nodes[leaf])
         return self.evidence(self.second[chain], self.products[chain])
 
-    def together(self, first: int, other: int, mass: Vector) -> _Pair:
+    def together(self, first_chain: int, second_chain: int, mass: Vector) -> _Pair:
         """Return the merge of two chains, with the largest directions of both spans, weighted by their vectors."""
         size = self.nodes.shape[1]
-        nodes = np.concatenate([self.nodes[first], self.nodes[other]])
+        nodes = np.concatenate([self.nodes[first_chain], self.nodes[second_chain]])
         merged = np.ix_(nodes, nodes)
-        weight = np.repeat(np.sqrt(mass[[first, other]] / mass[[first, other]].sum()), size)
+        weight = np.repeat(np.sqrt(mass[[first_chain, second_chain]] / mass[[first_chain, second_chain]].sum()), size)
         value, vector = np.linalg.eigh(self.gram[merged] * np.outer(weight, weight))
         value, vector = value[-size:], vector[:, -size:]
         if value[0] <= MIN_EIGENVALUE * value[-1]:
@@ -192,7 +192,7 @@ class _Pool:
         maps: Vector = (vector * weight[:, np.newaxis] / value).T @ self.gram[merged]
         second = np.zeros((size, size))
         entropy = 0.0
-        for place, chain in enumerate((first, other)):
+        for place, chain in enumerate((first_chain, second_chain)):
             mapping = maps[:, place * size : (place + 1) * size]
             second_moments = self.second[np.ix_(self.nodes[chain], self.nodes[chain])]
             mapped = mapping @ second_moments @ mapping.T
@@ -214,9 +214,9 @@ def _near(nodes: Ints, gram: Vector) -> tuple[Ints, Ints]:
     alike = (cosine**2).sum(axis=(1, 3))
     np.fill_diagonal(alike, -np.inf)
     pairs = {
-        (min(leaf, int(other)), max(leaf, int(other)))
+        (min(leaf, int(neighbour)), max(leaf, int(neighbour)))
         for leaf in range(count)
-        for other in np.argsort(-alike[leaf], kind="stable")[: min(MERGE_CANDIDATES, count - 1)]
+        for neighbour in np.argsort(-alike[leaf], kind="stable")[: min(MERGE_CANDIDATES, count - 1)]
     }
     first, second = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
     return first, second

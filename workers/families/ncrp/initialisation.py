@@ -210,11 +210,11 @@ def _initialisation(summary: Summary, options: NcrpOptions) -> Initialisation:
     """Return the state of the start before any document was swept."""
     columns, gradual = options.max_nodes, options.initial_tree == "gradual"
     leaves = options.leaves or min(MAX_LEAVES, -(-summary.documents // 2))
-    most = columns // 2 if gradual else (columns - 1) * 4 // 5
+    max_seeds = columns // 2 if gradual else (columns - 1) * 4 // 5
     admits = gradual and summary.documents and not summary.warm
     return Initialisation(
         seeding=False,
-        max_seeds=max(1, min(leaves, most, columns + 1 - options.depth)),
+        max_seeds=max(1, min(leaves, max_seeds, columns + 1 - options.depth)),
         seed_candidates=np.zeros(0, dtype=np.int64),
         seeds=np.zeros(0, dtype=np.int64),
         seed_columns=np.zeros((0, options.depth - 1), dtype=np.int64),

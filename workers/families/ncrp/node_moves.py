@@ -173,10 +173,10 @@ def nearest_siblings(tree: Tree, affinity: Vector, count: int) -> tuple[Ints, In
     """Return pairs of siblings, each node with those most alike, as columns; ascending."""
     pairs = set()
     for node in tree.columns[1:]:
-        others = tree.children(tree.parents[node])
-        others = others[others != node]
-        for other in others[np.argsort(-affinity[node, others], kind="stable")[:count]]:
-            pairs.add((min(int(node), int(other)), max(int(node), int(other))))
+        siblings = tree.children(tree.parents[node])
+        siblings = siblings[siblings != node]
+        for sibling in siblings[np.argsort(-affinity[node, siblings], kind="stable")[:count]]:
+            pairs.add((min(int(node), int(sibling)), max(int(node), int(sibling))))
     columns = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
     return np.ascontiguousarray(columns[:, 0]), np.ascontiguousarray(columns[:, 1])
 
@@ -194,10 +194,10 @@ def alike_paths(tree: Tree, alike: Vector, least: float) -> list[tuple[int, int]
     cosine = alike / (norm * norm[:, np.newaxis])
     alike_pairs: list[tuple[int, int, float]] = []
     for leaf in np.flatnonzero(tree.levels == tree.depth - 1):
-        others = tree.children(tree.parents[leaf])
+        siblings = tree.children(tree.parents[leaf])
         alike_pairs.extend(
-            (int(leaf), int(other), float(cosine[leaf, other]))
-            for other in others[(others > leaf) & (cosine[leaf, others] > least)]
+            (int(leaf), int(sibling), float(cosine[leaf, sibling]))
+            for sibling in siblings[(siblings > leaf) & (cosine[leaf, siblings] > least)]
         )
     pairs = np.array([pair[:2] for pair in alike_pairs], dtype=np.int64).reshape(-1, 2)
     return disjoint(pairs[:, 0], pairs[:, 1], np.array([pair[2] for pair in alike_pairs]), np.diag(alike))
@@ -240,14 +240,14 @@ def _nested_groups(distance: Vector, levels: int, room: int) -> list[Ints]:
     if size < 2:
         return [np.zeros(size, dtype=np.int64)] * levels
     np.fill_diagonal(distance, 0.0)
-    near, most = spatial_distance.squareform(distance, checks=False), max(1, min(size, room // max(levels, 1)))
-    even = [max(1, min(most, round(size ** ((level + 1) / (levels + 1))))) for level in range(levels)]
+    near, max_groups = spatial_distance.squareform(distance, checks=False), max(1, min(size, room // max(levels, 1)))
+    even = [max(1, min(max_groups, round(size ** ((level + 1) / (levels + 1))))) for level in range(levels)]
     tree = hierarchy.linkage(near, "average")
     heights = tree[:, 2]
     numbers: list[int] = []
     for level in range(levels):
         low = numbers[-1] if numbers else 1
-        able = np.arange(max(low, 2), min(most, max(3 * even[level], 3), size - 1) + 1)
+        able = np.arange(max(low, 2), min(max_groups, max(3 * even[level], 3), size - 1) + 1)
         gap = heights[size - able] - heights[size - able - 1]
         clear = able.size and gap.max() >= CLEAR_GAP
         numbers.append(int(able[gap.argmax()]) if clear else max(even[level], low))

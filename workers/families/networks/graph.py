@@ -157,12 +157,12 @@ class Graph(State):
             yield f"expected {edges} edges of shared nodes in 'node_edges'"
         linked = np.zeros((len(plan.kinds), len(plan.kinds)), dtype=np.int64)
         linked[plan.links[:, 0], plan.links[:, 1]] = 1
-        most, fault = np.zeros(len(plan.kinds), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        find_misplaced(self.record, self.nodes_of_documents, linked, plan.word_kind, most, fault)
+        max_nodes, fault = np.zeros(len(plan.kinds), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        find_misplaced(self.record, self.nodes_of_documents, linked, plan.word_kind, max_nodes, fault)
         if fault[0] != SOUND:
             yield NODE_FAULTS[int(fault[0])]
         # An upper limit of the nodes on a path: all of a kind whose vectors depend on one another, else one.
-        levels = max(int(np.where(np.diag(linked) > 0, most, 1).sum()), 1)
+        levels = max(int(np.where(np.diag(linked) > 0, max_nodes, 1).sum()), 1)
         if self.levels != levels:
             yield f"expected {levels} in 'levels', found {self.levels}"
         shard = context.shard
@@ -236,12 +236,12 @@ def graph_of(plan: Plan, segments: Ints, labels: Lists) -> Graph:
     documents = segments.size - 1
     lengths = np.diff(segments)
     shared = plan.shared_nodes()
-    first_own = sum(nodes.size for nodes in shared)
+    first_document_node = sum(nodes.size for nodes in shared)
     sizes = np.zeros((documents, len(plan.kinds)), dtype=np.int64)
     for kind, (scope, every, _) in enumerate(plan.kinds):
         if scope >= DOCUMENT:
             sizes[:, kind] = 1 if scope == DOCUMENT else -(-lengths // every)
-    nodes = first_own + np.concatenate([[0], np.cumsum(sizes.sum(axis=1))]).astype(np.int64)
+    nodes = first_document_node + np.concatenate([[0], np.cumsum(sizes.sum(axis=1))]).astype(np.int64)
     begins = nodes[:-1, np.newaxis] + np.cumsum(sizes, axis=1) - sizes
     layout = _Layout(plan, shared, sizes, begins, labels)
     node_kind = np.zeros(int(nodes[-1]), dtype=np.int32)

@@ -47,11 +47,11 @@ from collapsium.workers.families.networks.states import (
     EdgeTables,
     Ints,
     NodeTotals,
-    OwnTokens,
     SampledCounts,
     SampledDocuments,
     SampledLocal,
     SampledNetworkGlobalState,
+    SampledNodeTokens,
     SampledSums,
     SharedChanges,
     Vector,
@@ -88,12 +88,12 @@ _tables: OrderedDict[tuple[float, ...], NDArray[np.float64]] = OrderedDict()
 _lock = threading.Lock()
 
 
-def tables_for(discounts: Iterable[float], most: int) -> NDArray[np.float64]:
+def tables_for(discounts: Iterable[float], max_count: int) -> NDArray[np.float64]:
     """Return the tables of V^m_t = S^m_t / S^m_{t-1} for several discounts."""
     key = tuple(float(a) for a in discounts)
     if not all(0.0 <= a < 1.0 for a in key):
         raise ValueError(f"discounts are {key}; each must be at least 0 and less than 1")
-    end = max(MIN_COUNT, 1 << (min(most, MAX_COUNT) - 1).bit_length()) if most > 0 else MIN_COUNT
+    end = max(MIN_COUNT, 1 << (min(max_count, MAX_COUNT) - 1).bit_length()) if max_count > 0 else MIN_COUNT
     with _lock:
         ratios = _tables.pop(key, None)
         if ratios is None or ratios.shape[1] < _size(end):
@@ -233,7 +233,7 @@ class NetworkSampler:
         topic, number = np.empty(tokens, dtype=np.uint16), np.empty(tokens, dtype=np.int32)
         topics, token_topic = self.global_state.alpha.size, self.counts.token_topic
         count_node_topics(pairs.offsets, pairs.counts, token_topic, topics, offsets, topic, number)
-        node_tokens = OwnTokens(offsets, topic[: offsets[-1]].copy(), number[: offsets[-1]].copy())
+        node_tokens = SampledNodeTokens(offsets, topic[: offsets[-1]].copy(), number[: offsets[-1]].copy())
         counts = SampledCounts(EdgeTables(*self.tables), node_tokens)
         return SampledLocal(self.graph, self.shard.lengths, counts, token_topic=token_topic)
 
@@ -269,10 +269,10 @@ def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, In
         first, last = int(graph.node_edges[node]), int(graph.node_edges[node + 1])
         if first == last:
             continue
-        most = total[node]
+        max_tables = total[node]
         for edge in range(first, last):  # what the edges before have left
-            repaired[edge] = np.minimum(repaired[edge], most - repaired[first:edge].sum(axis=0))
-        lacking = (most > 0) & (repaired[first:last].sum(axis=0) == 0)
+            repaired[edge] = np.minimum(repaired[edge], max_tables - repaired[first:edge].sum(axis=0))
+        lacking = (max_tables > 0) & (repaired[first:last].sum(axis=0) == 0)
         repaired[first] += lacking
         for edge in range(first, last):
             total[graph.edge_parent[edge]] += repaired[edge]
@@ -532,7 +532,7 @@ class SampledNetwork(
             np.asarray(graph.document_nodes),
             global_state.hyperparameters._replace(alpha=alpha),
             documents.counts.tables.record,
-            documents.counts.own.record,
+            documents.counts.node_tokens.record,
             wide(np.asarray(global_state.shared_customers), columns, np.int32),
             wide(np.asarray(global_state.shared_tables), columns, np.int32),
             mean,

@@ -35,10 +35,10 @@ from collapsium.workers.families.plain_tokens import MIN_POSITIVE, SampledTokens
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.networks.consistency import OTHER_TOKENS, UNSEATED, find_unlisted, find_unseated
 from collapsium.workers.kernels.networks.records import (
+    ExpectedTopicCounts,
     Hyperparameters,
     NodeStatistics,
-    OwnExpectedTopics,
-    OwnTopics,
+    NodeTopicCounts,
     Responsibilities,
     SharedVectors,
     TableEntries,
@@ -160,11 +160,12 @@ class EdgeTables(State):
 
 
 @dataclass(frozen=True)
-class OwnTopicLists(State):
+class NodeTopicLists(State):
     """Topics of the tokens of each node."""
 
-    own_offsets: Annotated[Ints, non_negative("own+1")]  # Index of each node's first entry; the nodes are of documents
-    own_topic: Annotated[npt.NDArray[np.uint16], indices("owned", below="topic")]  # Topic of each entry
+    # Index of each node's first entry; the nodes are of documents
+    own_offsets: Annotated[Ints, non_negative("document_node+1")]
+    own_topic: Annotated[npt.NDArray[np.uint16], indices("node_topic", below="topic")]  # Topic of each entry
 
     def faults(self, context: CheckContext) -> Iterator[str]:
         """Yield the fault of offsets, which each node of documents has, and of topics that do not ascend."""
@@ -177,30 +178,30 @@ class OwnTopicLists(State):
 
 
 @dataclass(frozen=True)
-class OwnTokens(OwnTopicLists):
-    """Tokens of each node by topic, in the arrays of `OwnTopics`."""
+class SampledNodeTokens(NodeTopicLists):
+    """Tokens of each node by topic, in the arrays of `NodeTopicCounts`."""
 
-    own_tokens: Annotated[npt.NDArray[np.int32], numbers("owned", low=1)]  # Tokens of each entry
+    own_tokens: Annotated[npt.NDArray[np.int32], numbers("node_topic", low=1)]  # Tokens of each entry
 
     @property
-    def record(self) -> OwnTopics:
+    def record(self) -> NodeTopicCounts:
         """The arrays as kernels take them."""
-        return OwnTopics(*map(np.asarray, (self.own_offsets, self.own_topic, self.own_tokens)))
+        return NodeTopicCounts(*map(np.asarray, (self.own_offsets, self.own_topic, self.own_tokens)))
 
 
 @dataclass(frozen=True)
-class OwnExpectedTokens(OwnTopicLists):
-    """Expected tokens of each node by topic, in the arrays of `OwnExpectedTopics`."""
+class ExpectedNodeTokens(NodeTopicLists):
+    """Expected tokens of each node by topic, in the arrays of `ExpectedTopicCounts`."""
 
     # Expected tokens of each entry, and the log probability that it has none
-    own_tokens: Annotated[npt.NDArray[np.float32], non_negative("owned")]
-    own_log_absent: Annotated[npt.NDArray[np.float32], numbers("owned", high=0)]
+    own_tokens: Annotated[npt.NDArray[np.float32], non_negative("node_topic")]
+    own_log_absent: Annotated[npt.NDArray[np.float32], numbers("node_topic", high=0)]
 
     @property
-    def record(self) -> OwnExpectedTopics:
+    def record(self) -> ExpectedTopicCounts:
         """The arrays as kernels take them."""
         arrays = self.own_offsets, self.own_topic, self.own_tokens, self.own_log_absent
-        return OwnExpectedTopics(*map(np.asarray, arrays))
+        return ExpectedTopicCounts(*map(np.asarray, arrays))
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ class SampledCounts(State):
     """Sampled counts of a shard's nodes."""
 
     tables: EdgeTables  # Tables of edges
-    own: OwnTokens  # Tokens of nodes
+    node_tokens: SampledNodeTokens  # Tokens of nodes
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ class SampledDocuments(NetworkDocuments):
         yield from super().faults(context)
         if self.counts is None:
             return
-        tables, node_tokens, graph = self.counts.tables.record, self.counts.own.record, self.graph
+        tables, node_tokens, graph = self.counts.tables.record, self.counts.node_tokens.record, self.graph
         entries, topics, lengths = tables.topic.size, context.sizes["topic"], np.asarray(self.document_tokens)
         if (tables.start + tables.entries > entries).any() or tables.entries.sum(dtype=np.int64) != entries:
             yield f"expected {entries} entries in 'table_entries', at places that 'table_start' has"
@@ -273,7 +274,7 @@ class SampledDocuments(NetworkDocuments):
             yield "expected tables that have customers, and customers that have tables, in 'table_number'"
         yield from self.token_faults(node_tokens, customers, context)
 
-    def token_faults(self, node_tokens: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
+    def token_faults(self, node_tokens: NodeTopicCounts, customers: Ints, context: CheckContext) -> Iterator[str]:
         """Yield the faults of the tokens, which a finished model does not have."""
         yield from ()
 
@@ -282,7 +283,7 @@ class SampledDocuments(NetworkDocuments):
 class SampledLocal(SampledDocuments, SampledTokens):
     """Local state with sampled tables."""
 
-    def token_faults(self, node_tokens: OwnTopics, customers: Ints, context: CheckContext) -> Iterator[str]:
+    def token_faults(self, node_tokens: NodeTopicCounts, customers: Ints, context: CheckContext) -> Iterator[str]:
         """Yield the faults of tokens that disagree with the documents' counts or the global state."""
         shard = context.shard
         if shard is None or shard.of_vectors:
@@ -302,7 +303,7 @@ class SampledLocal(SampledDocuments, SampledTokens):
 class ExpectedDocuments(NetworkDocuments):
     """Expected counts of documents."""
 
-    own: OwnExpectedTokens  # Expected tokens of nodes
+    node_tokens: ExpectedNodeTokens  # Expected tokens of nodes
 
 
 @dataclass(frozen=True)

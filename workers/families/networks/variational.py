@@ -30,10 +30,10 @@ from collapsium.workers.families.networks.states import (
     ExpectedDocuments,
     ExpectedLocal,
     ExpectedNetworkGlobalState,
+    ExpectedNodeTokens,
     ExpectedRows,
     ExpectedSums,
     NodeTotals,
-    OwnExpectedTokens,
     PairResponsibilities,
     SampledNetworkGlobalState,
     Vector,
@@ -44,10 +44,10 @@ from collapsium.workers.kernels.networks.means import pair_probabilities
 from collapsium.workers.kernels.networks.records import (
     ExpectedStatistics,
     ExpectedSweepResults,
+    ExpectedTopicCounts,
     ExpectedWordCounts,
     NewResponsibilities,
     NodeDocuments,
-    OwnExpectedTopics,
     Responsibilities,
 )
 from collapsium.workers.kernels.networks.responsibilities import (
@@ -311,7 +311,7 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
         graph = documents.graph
         mean = np.empty((graph.own_nodes, global_state.alpha.size), dtype=np.float32)
         nodes, parameters = np.asarray(graph.document_nodes), global_state.hyperparameters
-        expected_means(graph.record, nodes, parameters, global_state.shared_vectors, documents.own.record, mean)
+        expected_means(graph.record, nodes, parameters, global_state.shared_vectors, documents.node_tokens.record, mean)
         return mean
 
 
@@ -323,10 +323,10 @@ def local_state(shard: Shard, graph: Graph, responsibilities: PairResponsibiliti
 
 def count_own_tokens(
     shard: Shard, graph: Graph, responsibilities: PairResponsibilities, topics: int
-) -> OwnExpectedTokens:
+) -> ExpectedNodeTokens:
     """Return E[n_jk] and Z[n_jk] of nodes' own tokens."""
     pairs, room = graph.node_pairs(shard), responsibilities.pair_topic.size
-    counted = OwnExpectedTopics(
+    counted = ExpectedTopicCounts(
         np.zeros(pairs.offsets.size, np.int64),
         np.empty(room, np.uint16),
         np.empty(room, np.float32),
@@ -334,7 +334,7 @@ def count_own_tokens(
     )
     count_expected_node_topics(pairs.offsets, pairs.counts, responsibilities.record, topics, counted)
     offsets, *entries = counted
-    return OwnExpectedTokens(offsets, *(values[: int(offsets[-1])].copy() for values in entries))
+    return ExpectedNodeTokens(offsets, *(values[: int(offsets[-1])].copy() for values in entries))
 
 
 def _draw_responsibilities(shard: Shard, topics: int, stream: Stream) -> PairResponsibilities:
@@ -408,7 +408,7 @@ def _sweep(
         global_state.hyperparameters,
         global_state.shared_vectors,
         words,
-        local.own.record,
+        local.node_tokens.record,
         local.responsibilities.record,
         results,
     )

@@ -376,7 +376,7 @@ class Hdsp(
             last=options.topics - 1,
             label_table=table.packed(),
             label_range=LabelRange(
-                label_most=float(table.most + largest[len(table.names) :].sum()),
+                label_most=float(table.max_labels + largest[len(table.names) :].sum()),
                 label_least=0.0 if table.numbers else 1.0,
                 label_reach=largest,
             ),

@@ -173,23 +173,23 @@ class InverseGamma(Scaling[InverseGammaWeights]):
 
 
 def _majorant(
-    single: Vector, long: Vector, least: float, most: float, above: npt.NDArray[np.bool_]
+    single: Vector, long: Vector, smallest: float, largest: float, above: npt.NDArray[np.bool_]
 ) -> tuple[Vector, Vector, Vector]:
     """Return c, t and p of F'(y) = c exp(l y) + t exp(p y), which majorises the sum over documents on one side of 0."""
-    span = max(most - least, 1e-12)
-    chord = np.clip((long - least * single) / span, 0.0, single)
-    mean = np.clip(long / np.maximum(single, 1e-300), least, most)
-    return np.where(above, single - chord, 0.0), np.where(above, chord, single), np.where(above, most, mean)
+    span = max(largest - smallest, 1e-12)
+    chord = np.clip((long - smallest * single) / span, 0.0, single)
+    mean = np.clip(long / np.maximum(single, 1e-300), smallest, largest)
+    return np.where(above, single - chord, 0.0), np.where(above, chord, single), np.where(above, largest, mean)
 
 
-def _balanced(gain: Vector, single: Vector, many: Vector, power: Vector) -> Vector:
+def _balanced(gain: Vector, single: Vector, several: Vector, power: Vector) -> Vector:
     """Solve a = B exp(y) + c exp(p y) for y, a and B above zero: from above, Newton's steps stay above."""
     y: Vector = special.log(gain / single)
     with np.errstate(divide="ignore"):
-        y = np.minimum(y, np.where(many > 0.0, special.log(gain / np.maximum(many, 1e-300)) / power, np.inf))
+        y = np.minimum(y, np.where(several > 0.0, special.log(gain / np.maximum(several, 1e-300)) / power, np.inf))
     for _ in range(MAX_NEWTON_STEPS):
-        once, other = single * special.exp(y), many * special.exp(power * y)
-        change = (gain - once - other) / (once + power * other)
+        once, powered = single * special.exp(y), several * special.exp(power * y)
+        change = (gain - once - powered) / (once + power * powered)
         y = y + change
         if np.abs(change).max(initial=0.0) < NEWTON_TOLERANCE:
             break
@@ -246,8 +246,8 @@ class LogLinear(Scaling[LogLinearWeights]):
         weight, variance = weights.label_topic, weights.weight_variance
         gradient = gradient_of(weight, variance, sums)
         if sums.curvature is not None:
-            reach, most = label_range.label_reach, label_range.label_most
-            weight = weight + _newton(gradient, sums.curvature, variance, reach, most)
+            reach, max_count = label_range.label_reach, label_range.label_most
+            weight = weight + _newton(gradient, sums.curvature, variance, reach, max_count)
         else:
             weight = weight + _separate_steps(weight, variance, sums, label_range)
         if self.learn and weight.size:
@@ -281,7 +281,7 @@ def _solved(matrices: Vector, right: Vector) -> Vector:
     return solution
 
 
-def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector, most: float) -> Vector:
+def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector, max_count: float) -> Vector:
     """Return a step of each topic's weights along Newton's direction d.
 
     Where |d r_m| <= D in all documents, a step s d with x = s D loses at most (exp(x) - 1 - x) / x^2 times the square
@@ -290,7 +290,7 @@ def _newton(gradient: Vector, curvature: Vector, variance: float, reach: Vector,
     hessian = np.moveaxis(curvature, 2, 0) + np.eye(len(gradient)) / variance
     direction = _solved(hessian, gradient.T).T
     change = np.abs(direction) * reach[:, np.newaxis]
-    farthest = np.minimum(change.sum(axis=0), most * np.abs(direction).max(axis=0, initial=0.0))
+    farthest = np.minimum(change.sum(axis=0), max_count * np.abs(direction).max(axis=0, initial=0.0))
     x = special.log1p(farthest)
     for _ in range(MAX_NEWTON_STEPS):
         small = x < 1e-4
@@ -308,12 +308,12 @@ def _separate_steps(weight: Vector, variance: float, sums: WeightSums, label_ran
     max_y g c y - F(S+, U+, y) - F(S-, U-, -y) - (w + y)^2 / 2 sigma, where F(S, U, y) = (S - t) h(l, y) + t h(L, y) for
     y > 0, t = (U - l S) / (L - l), l and L the least and the largest n_m, h(0, y) = y, and S h(U / S, y) for y < 0.
     """
-    most, least = label_range.label_most, label_range.label_least
+    largest, smallest = label_range.label_most, label_range.label_least
     gain = sums.total[:, np.newaxis] * sums.prior
     grows = gain - (sums.above - sums.below) - weight / variance > 0.0
     directions = [
-        (1.0, *_majorant(sums.above, sums.above_long, least, most, grows)),
-        (-1.0, *_majorant(sums.below, sums.below_long, least, most, ~grows)),
+        (1.0, *_majorant(sums.above, sums.above_long, smallest, largest, grows)),
+        (-1.0, *_majorant(sums.below, sums.below_long, smallest, largest, ~grows)),
     ]
     low, high = np.where(grows, 0.0, -50.0), np.where(grows, 50.0, 0.0)
     y = np.zeros(weight.shape)
@@ -321,15 +321,15 @@ def _separate_steps(weight: Vector, variance: float, sums: WeightSums, label_ran
     for _ in range(MAX_NEWTON_STEPS):
         slope, bend = gain - (weight + y) / variance, np.full(weight.shape, 1.0 / variance)
         for sign, short, long, power in directions:
-            lower, other = (
-                short * special.exp(least * sign * y),
+            lower, upper = (
+                short * special.exp(smallest * sign * y),
                 long * special.exp(np.minimum(power * sign * y, 300.0)),
             )
-            slope = slope - sign * (lower + other)
-            bend = bend + least * lower + power * other
+            slope = slope - sign * (lower + upper)
+            bend = bend + smallest * lower + power * upper
         low, high = np.where(slope > 0.0, y, low), np.where(slope < 0.0, y, high)
         after = y + slope / bend
-        overshot = (high - low > 1.0 / max(most, 1.0)) | (after <= low) | (after >= high)
+        overshot = (high - low > 1.0 / max(largest, 1.0)) | (after <= low) | (after >= high)
         after = np.where(overshot, 0.5 * (low + high), after)
         close = np.abs(after - y).max(initial=0.0) < NEWTON_TOLERANCE
         y = after

@@ -103,7 +103,7 @@ def sweep_active(
     active_offsets, counts = active.offsets, before.counts
     background_before, background_after = before.background, after.background
     weighted, responsibilities, pair_counts = pairs.weights.size > 0, before.responsibilities, pairs.counts
-    exact, own_prior = np.zeros(topics + LANES), np.zeros(topics + LANES, np.float32)
+    exact, document_prior = np.zeros(topics + LANES), np.zeros(topics + LANES, np.float32)
     recounted = DocumentCounts(exact, np.empty(topics + LANES, np.float32))
     cells = np.zeros((topics + LANES - 1) // LANES * LANES * FIELDS, dtype=np.float32)
     # True and False are constants, for each of which the compiler makes code of its own.
@@ -124,7 +124,7 @@ def sweep_active(
             if priors.design_place.size:
                 share = _begin_own(document, (begin, size), left, active, before, priors, cells)
             if long:
-                _begin_window(begin, size, before, cells, exact, own_prior)
+                _begin_window(begin, size, before, cells, exact, document_prior)
         power, background = np.float32(powers[document % 2]), (tokens, growth, share)
         if starts[document + 1] + LANES <= responsibilities.size:
             work = DocumentWorkspace(places, cells, steps, power, True)
@@ -137,7 +137,7 @@ def sweep_active(
                 _gain_of_long_pair(pair_counts[first], windows.starts[window], size, before, after, exact)
             else:
                 _add_gains(size, cells, exact)
-            _fill_window(size, cells, exact, own_prior)
+            _fill_window(size, cells, exact, document_prior)
         if last < offsets[document + 1]:
             continue
         rest = float(tokens)
@@ -278,10 +278,10 @@ def count_documents(
 ) -> None:
     """Fill the counts of documents' active topics from their responsibilities; twin: `naive.active.document_counts`."""
     places, steps, nothing = active.offsets, np.zeros(LANES, np.uint16), np.empty(0, np.float32)
-    most = 0
+    max_topics = 0
     for document in range(pairs.offsets.size - 1):
-        most = max(most, places[document + 1] - places[document])
-    counts = DocumentCounts(np.empty(most), np.empty(most + LANES, np.float32))
+        max_topics = max(max_topics, places[document + 1] - places[document])
+    counts = DocumentCounts(np.empty(max_topics), np.empty(max_topics + LANES, np.float32))
     inside = DocumentWorkspace(nothing.view(np.int32), nothing, steps, ONE, True)
     last = DocumentWorkspace(nothing.view(np.int32), nothing, steps, ONE, False)
     for document in range(pairs.offsets.size - 1):
@@ -416,13 +416,13 @@ def _update_pairs(
         total, known, held = _weigh(row, at, size, before.responsibilities, work, rows)
         if rows.seed_place.size and rows.seed_place[row] >= 0:
             total, known = _add_seeds(row, size, total, known, work.cells, work.places, rows)
-        others = ZERO
+        background_total = ZERO
         if size < rows.topics:
             more = share + max(tokens - weight + held, ZERO) * growth
-            others = _background_weight(np.float32(rows.background_weight[row]), known, more)
+            background_total = _background_weight(np.float32(rows.background_weight[row]), known, more)
         if work.power != ONE:
-            total, others = _temper(size, rows.topics, total, others, work)
-        scale, unit = NEARLY / max(total + others, MIN_TOTAL), rows.units[row]
+            total, background_total = _temper(size, rows.topics, total, background_total, work)
+        scale, unit = NEARLY / max(total + background_total, MIN_TOTAL), rows.units[row]
         half = rounding_of(pairs.weights, unit)
         now, known = _assign(row, at, size, (scale, count, count / unit, half), after.responsibilities, work, rows)
         change = held - now
@@ -584,13 +584,15 @@ def _background_weight(total: Number, known: Number, more: Number) -> Number:
 
 
 @borrower
-def _temper(size: int, topics: int, total: Number, others: Number, work: DocumentWorkspace) -> tuple[Number, Number]:
+def _temper(
+    size: int, topics: int, total: Number, background_total: Number, work: DocumentWorkspace
+) -> tuple[Number, Number]:
     """Raise a pair's weights to a power, up to a factor; return their sum and the background's weight.
 
     Inactive topics are taken as equal. A square is computed as such, of weights scaled to about 1.
     """
     inactive, tempered = np.float32(topics - size), spread_evenly(ZERO)
-    inactive_weight = others / max(inactive, ONE)
+    inactive_weight = background_total / max(inactive, ONE)
     scale = spread_evenly(np.float32(size + 1) / max(total + inactive_weight, MIN_TOTAL))
     for group in range((size + LANES - 1) // LANES):
         at = group * LANES * FIELDS + WEIGHT

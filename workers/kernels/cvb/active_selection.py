@@ -40,9 +40,9 @@ class SelectionRows(NamedTuple):
 class Selection(NamedTuple):
     """Selected topics."""
 
-    most: Int64Vector  # Most topics of each document, 1 or more; (documents,)
+    max_topics: Int64Vector  # Largest number of topics of each document, 1 or more; (documents,)
     # Filled with the topics, document by document, ascending in each; (at least the sum
-    # of `most`,)
+    # of `max_topics`,)
     topics: OutUInt16Vector
     sizes: OutInt64Vector  # Filled with the number of topics of each document; an empty document has none; (documents,)
 
@@ -123,7 +123,7 @@ def select(
                 _share_by_prior(priors.design_priors[priors.design_place[document]], priors.topics, active_ratio, count)
         for j in range(size):
             count[active_topics[begin + j]] = state.counts[begin + j]
-        size = _pick(count, least, selection.most[document], passing)
+        size = _pick(count, least, selection.max_topics[document], passing)
         for j in range(size):
             selection.topics[chosen + j] = passing.topics[j]
         selection.sizes[document] = size

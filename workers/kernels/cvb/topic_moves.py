@@ -392,7 +392,7 @@ def _reassign(
         return
     for pair in range(first + (last - first) % stride, last, stride):
         at, known, begun = documents.state.starts[document] + (pair - first) * size, 0.0, False
-        row, others = position[pair], 0.0
+        row, inactive = position[pair], 0.0
         for c in range(candidates):
             steps = responsibilities[at + places[c]]
             if steps == 0:
@@ -404,10 +404,10 @@ def _reassign(
                     phi = (b + row_topic[row, k]) * inverse[k]
                     known += prior[k] * phi
                     weights[j] = theta[k] * phi
-                others = max(float(model.background_weight[row]) - known, 0.0)
-                others = 0.0 if others < model.background_weight[row] * ROUNDING else others * growth
+                inactive = max(float(model.background_weight[row]) - known, 0.0)
+                inactive = 0.0 if inactive < model.background_weight[row] * ROUNDING else inactive * growth
             # Its own weight is left out of the sum, and not taken off it: the others may weigh too little beside it.
-            total = others
+            total = inactive
             for j in range(places[c]):
                 total += weights[j]
             for j in range(places[c] + 1, size):
@@ -416,7 +416,7 @@ def _reassign(
                 factor = counts[pair] * token_weight(documents.pairs.weights, pair) * float(steps) / UNIT / total
                 for j in range(size):
                     tokens[c, j] += factor * weights[j]
-                beyond[c] += factor * others
+                beyond[c] += factor * inactive
     for c in range(candidates):
         tokens[c, places[c]] = 0.0
         if stride > 1:
@@ -540,12 +540,12 @@ def score_deletions(
                 s += theta[k] * phi[k]
             for j in range(document_active.size):
                 active_weight += prior[document_active[j]] * phi[document_active[j]]
-            others = max(float(background_weight[row]) - active_weight, 0.0)
+            inactive = max(float(background_weight[row]) - active_weight, 0.0)
             _fill_gains(row_topic, row, theta, phi, recipients)
             for c in range(candidates):
                 changed = s - theta[deleted[c]] * phi[deleted[c]] + after[c]
                 if left > 0.0:
-                    changed += beyond[c] / left * others
+                    changed += beyond[c] / left * inactive
                 delta = log_ratio((changed * mass / (mass - weight[c]) - s) / s)
                 gain[c] += held_out[pair] * delta
                 square[c] += held_out[pair] * delta * delta

@@ -147,8 +147,8 @@ def fold_in_labels(
                 for j in range(size):
                     k = allowed[j]
                     # Before the first sweep no count is known: proportions start at the prior.
-                    others = 0.0 if sweep == 0 else max(local_counts[j] - old[j], 0.0)
-                    weight[j] = (topic_prior + others) * (word_counts[k] + word_parameter) * inverse[k]
+                    remaining = 0.0 if sweep == 0 else max(local_counts[j] - old[j], 0.0)
+                    weight[j] = (topic_prior + remaining) * (word_counts[k] + word_parameter) * inverse[k]
                     total += weight[j]
                 for j in range(size):
                     new = weight[j] / total
@@ -250,12 +250,12 @@ def sweep_authors(
     word_parameter, total_prior = word_prior.parameter, word_prior.total
     totals, word_topic = topic_counts.totals, topic_counts.word_topic
     token_topic, token_author = assignments.topic, assignments.author
-    topics, most_authors = totals.size, 1
+    topics, max_authors = totals.size, 1
     for document in range(first_author.size - 1):
-        most_authors = max(most_authors, first_author[document + 1] - first_author[document])
+        max_authors = max(max_authors, first_author[document + 1] - first_author[document])
     inverse, weight = 1.0 / (totals + total_prior), np.empty(topics)
-    local_counts, local_totals = np.empty((most_authors, topics)), np.empty(most_authors)
-    cumulative = np.empty(most_authors)
+    local_counts, local_totals = np.empty((max_authors, topics)), np.empty(max_authors)
+    cumulative = np.empty(max_authors)
     token = 0
     for document in range(offsets.size - 1):
         first, size = first_author[document], first_author[document + 1] - first_author[document]

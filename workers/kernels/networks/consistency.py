@@ -14,7 +14,7 @@ from collapsium.workers.kernels.argument_types import (
     UInt64Vector,
 )
 from collapsium.workers.kernels.jit import helper, kernel
-from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, OwnTopics, TableEntries
+from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, NodeTopicCounts, TableEntries
 
 # Faults of nodes that `find_misplaced` reports
 SOUND, WRONG_PARENT, PARENT_OF_ANOTHER, NO_MIXING, WRONG_SEGMENT_NODE, SEGMENT_OF_ANOTHER, NODE_OF_ANOTHER = range(7)
@@ -22,14 +22,14 @@ UNSEATED, OTHER_TOKENS = 1, 2  # Faults of tables that `find_unseated` reports
 
 
 @helper
-def _edge_fault(graph: GraphArrays, linked: Int64Matrix, node: int, first_own: int, shared: int) -> int:
-    """Return the fault of the edges of a node, whose document's first node is `first_own`."""
+def _edge_fault(graph: GraphArrays, linked: Int64Matrix, node: int, first_document_node: int, shared: int) -> int:
+    """Return the fault of the edges of a node, whose document's first node is `first_document_node`."""
     first, last = graph.node_edges[node], graph.node_edges[node + 1]
     for edge in range(first, last):
         parent = graph.edge_parent[edge]
         if parent >= node or linked[graph.node_kind[node], graph.node_kind[parent]] == 0:
             return WRONG_PARENT
-        if shared <= parent < first_own:
+        if shared <= parent < first_document_node:
             return PARENT_OF_ANOTHER
         if last - first > 1 and not graph.edge_mixing[edge] > 0.0:
             return NO_MIXING
@@ -57,7 +57,7 @@ def find_misplaced(
     documents: DocumentNodes,
     linked: Int64Matrix,
     word_kind: int,
-    most: OutInt64Vector,
+    max_nodes: OutInt64Vector,
     fault: OutInt64Vector,
 ) -> None:
     """Find nodes that do not follow the plan of a network; twin: `naive.network_sums.misplaced`.
@@ -65,10 +65,10 @@ def find_misplaced(
     Parents are of kinds to which a link leads, stand before their children, and are shared or of the same document.
     Indices must be sound, and offsets must not fall.
 
-    Shapes: `linked` (kinds, kinds); `most` (kinds,); `fault` (1,).
+    Shapes: `linked` (kinds, kinds); `max_nodes` (kinds,); `fault` (1,).
     """
-    shared, nodes_of_kind = documents.nodes[0], np.zeros(most.size, dtype=np.int64)
-    most[:] = 0
+    shared, nodes_of_kind = documents.nodes[0], np.zeros(max_nodes.size, dtype=np.int64)
+    max_nodes[:] = 0
     fault[0] = SOUND
     for node in range(shared):
         fault[0] = _edge_fault(graph, linked, node, 0, shared)
@@ -84,8 +84,8 @@ def find_misplaced(
         fault[0] = _document_fault(graph, documents, document, word_kind)
         if fault[0] != SOUND:
             return
-        for kind in range(most.size):
-            most[kind] = max(most[kind], nodes_of_kind[kind])
+        for kind in range(max_nodes.size):
+            max_nodes[kind] = max(max_nodes[kind], nodes_of_kind[kind])
             nodes_of_kind[kind] = 0
 
 
@@ -95,7 +95,7 @@ def find_unseated(
     document_nodes: Int64Vector,
     document_tokens: Int64Vector,
     tables: TableEntries,
-    node_topics: OwnTopics,
+    node_topics: NodeTopicCounts,
     topics: int,
     shared_customers: OutInt64Matrix,
     fault: OutInt64Vector,
@@ -108,10 +108,10 @@ def find_unseated(
     Shapes: `document_nodes` (documents + 1,); `document_tokens` (documents,); `shared_customers` (shared nodes,
     topics); `fault` (1,).
     """
-    shared, most, unseated = document_nodes[0], 0, 0
+    shared, max_nodes, unseated = document_nodes[0], 0, 0
     for document in range(document_nodes.size - 1):
-        most = max(most, document_nodes[document + 1] - document_nodes[document])
-    customers, unchecked = np.zeros((most, topics), dtype=np.int64), np.zeros(most, dtype=np.int64)
+        max_nodes = max(max_nodes, document_nodes[document + 1] - document_nodes[document])
+    customers, unchecked = np.zeros((max_nodes, topics), dtype=np.int64), np.zeros(max_nodes, dtype=np.int64)
     opened = np.zeros(topics, dtype=np.int64)
     for document in range(document_nodes.size - 1):
         low, high, tokens = document_nodes[document], document_nodes[document + 1], 0
@@ -155,7 +155,7 @@ def find_unlisted(
     pairs: Int64Vector,
     counts: Int32Vector,
     token_topic: UInt16Vector,
-    node_topics: OwnTopics,
+    node_topics: NodeTopicCounts,
     keys: UInt64Vector,
     unlisted: OutInt64Vector,
 ) -> None:

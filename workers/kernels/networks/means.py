@@ -19,7 +19,7 @@ from collapsium.workers.kernels.argument_types import (
 )
 from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.networks.paths import divisor_of, row_of, update_weights
-from collapsium.workers.kernels.networks.records import GraphArrays, Hyperparameters, OwnTopics, TableEntries
+from collapsium.workers.kernels.networks.records import GraphArrays, Hyperparameters, NodeTopicCounts, TableEntries
 from collapsium.workers.kernels.networks.sweep import (
     assign_rows,
     at_document,
@@ -38,7 +38,7 @@ def network_means(
     document_nodes: Int64Vector,
     hyperparameters: Hyperparameters,
     tables: TableEntries,
-    node_topics: OwnTopics,
+    node_topics: NodeTopicCounts,
     shared_customers: Int32Matrix,
     shared_tables: Int32Matrix,
     mean: OutFloat32Matrix,

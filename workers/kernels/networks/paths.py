@@ -79,8 +79,8 @@ def parent_share(sampler: Sampler, node: int, row: int, edge: int) -> Number:
     if last == first + 1:
         return 1.0
     total = 0.0
-    for other in range(first, last):
-        total += graph.edge_mixing[other]
+    for sibling in range(first, last):
+        total += graph.edge_mixing[sibling]
     tables = sampler.totals.edge_tables[edge_row_of(graph, sampler.rows, node, edge)]
     return (graph.edge_mixing[edge] + tables) / (total + sampler.totals.tables[row])
 

@@ -35,7 +35,7 @@ class NodeDocuments(NamedTuple):
     pairs: DocumentPairs  # Pairs of each node of documents
 
 
-class OwnExpectedTopics(NamedTuple):
+class ExpectedTopicCounts(NamedTuple):
     """Expected counts of each node's own tokens."""
 
     offsets: Int64Vector  # Index of each node's first entry; (nodes of documents + 1,)
@@ -44,8 +44,8 @@ class OwnExpectedTopics(NamedTuple):
     log_absent: Float32Vector  # Z[n_jk], the sum of c log(1 - q); (n,)
 
 
-# `OwnExpectedTopics` that a kernel writes, with room for more entries than there are
-NewOwnExpectedTopics: TypeAlias = Annotated[OwnExpectedTopics, Filled()]
+# `ExpectedTopicCounts` that a kernel writes, with room for more entries than there are
+NewExpectedTopicCounts: TypeAlias = Annotated[ExpectedTopicCounts, Filled()]
 
 
 class Responsibilities(NamedTuple):
@@ -220,7 +220,7 @@ class SweepResults(NamedTuple):
     progress: OutInt64Vector
 
 
-class OwnTopics(NamedTuple):
+class NodeTopicCounts(NamedTuple):
     """Topics of each node's own tokens."""
 
     offsets: Int64Vector  # Index of each node's first entry; (nodes of documents + 1,)

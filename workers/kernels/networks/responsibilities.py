@@ -23,7 +23,7 @@ from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.moments import LARGEST
 from collapsium.workers.kernels.networks.records import (
-    NewOwnExpectedTopics,
+    NewExpectedTopicCounts,
     NewResponsibilities,
     Responsibilities,
 )
@@ -45,9 +45,9 @@ def choose(weight: Array, total: Number, place: Number, topic: Array, share: Arr
             size += 1
             continue
         least = 0
-        for other in range(1, MAX_TOPICS):
-            if weight[topic[place + other]] < weight[topic[place + least]]:
-                least = other
+        for index in range(1, MAX_TOPICS):
+            if weight[topic[place + index]] < weight[topic[place + least]]:
+                least = index
         if weight[k] > weight[topic[place + least]]:
             topic[place + least] = k
     if size == 0:  # more topics than 256, all alike: none is above its share
@@ -117,14 +117,14 @@ def count_expected_node_topics(
     counts: Int32Vector,
     responsibilities: Responsibilities,
     topics: int,
-    node_counts: NewOwnExpectedTopics,
+    node_counts: NewExpectedTopicCounts,
 ) -> None:
     """Fill E[n_jk] and Z[n_jk] of each node's own tokens.
 
     Shapes: `pairs` (nodes + 1,); `counts` (pairs,).
     """
     size, topic, share = responsibilities.size, responsibilities.topic, responsibilities.share
-    offsets, own_topic, own_count, own_log_absent = node_counts
+    offsets, node_topic, node_count, node_log_absent = node_counts
     logs, count, absent = absence_logs(), np.zeros(topics), np.zeros(topics)
     seen, is_seen = np.zeros(topics, dtype=np.int64), np.zeros(topics, dtype=np.int64)
     place = filled = 0
@@ -146,7 +146,7 @@ def count_expected_node_topics(
         seen[:some].sort()
         for number in range(some):
             k = seen[number]
-            own_topic[filled], own_count[filled], own_log_absent[filled] = k, count[k], absent[k]
+            node_topic[filled], node_count[filled], node_log_absent[filled] = k, count[k], absent[k]
             count[k] = absent[k] = 0.0
             is_seen[k] = 0
             filled += 1

@@ -64,7 +64,7 @@ DOCUMENT, TOKEN, FILLED, DRAWN = 0, 1, 2, 3  # Places in `SweepResults.progress`
 def make_sampler(graph: GraphArrays, priors: Priors, nodes: Array, has_children: Array, levels: int) -> Sampler:
     """Allocate the workspace of sweeps, large enough for each document; `nodes` is as in `SegmentedDocuments`."""
     shared = nodes[0]
-    widest = most_inner = most_inner_edges = parents = 0
+    widest = max_inner = max_inner_edges = parents = 0
     for document in range(nodes.size - 1):
         inner = edges = 0
         for node in range(nodes[document], nodes[document + 1]):
@@ -73,8 +73,8 @@ def make_sampler(graph: GraphArrays, priors: Priors, nodes: Array, has_children:
             inner += has_children[node]
             edges += node_parents * has_children[node]
         widest = max(widest, nodes[document + 1] - nodes[document])
-        most_inner, most_inner_edges = max(most_inner, inner), max(most_inner_edges, edges)
-    leaf, leaf_edge = shared + most_inner, graph.node_edges[shared] + most_inner_edges
+        max_inner, max_inner_edges = max(max_inner, inner), max(max_inner_edges, edges)
+    leaf, leaf_edge = shared + max_inner, graph.node_edges[shared] + max_inner_edges
     shape, edges = (leaf + 1, priors.alpha.size), leaf_edge + parents + 1
     longest = shared + widest + 1
     rows = RowMap(
@@ -364,8 +364,8 @@ def neighbour_ratio(sampler: Sampler, cell: TableCell, by: int) -> Number:
     ratio *= stirling_ratio(priors.stirling_ratios[kind], discount, m, t + 1) if t > 0 else 1.0
     if graph.node_edges[node + 1] - graph.node_edges[node] > 1:
         total = totals.tables[row] + by
-        for other in range(graph.node_edges[node], graph.node_edges[node + 1]):
-            total += graph.edge_mixing[other]
+        for sibling in range(graph.node_edges[node], graph.node_edges[node + 1]):
+            total += graph.edge_mixing[sibling]
         share = (graph.edge_mixing[edge] + totals.edge_tables[cell.row] + by) / total
         ratio *= (t + 1) / (counts.edge_tables[cell.row, k] + by + 1) * share
     above = row_of(sampler.rows, parent)
@@ -528,8 +528,8 @@ def sweep_network(
         for pair in range(segment_pairs[segments[document]], segment_pairs[segments[document + 1]]):
             tokens += pair_counts[pair]
         # A token adds at most one table to each node on its path to a root.
-        most = min((node_edges[high] - node_edges[low]) * min(topics, tokens), token_draws.levels * tokens)
-        if progress[FILLED] + most > room:
+        max_tables = min((node_edges[high] - node_edges[low]) * min(topics, tokens), token_draws.levels * tokens)
+        if progress[FILLED] + max_tables > room:
             break
         document_sampler = at_document(sampler, low)
         assign_rows(document_sampler, high)

@@ -33,11 +33,11 @@ from collapsium.workers.kernels.networks.paths import is_root
 from collapsium.workers.kernels.networks.records import (
     ExpectedStatistics,
     ExpectedSweepResults,
+    ExpectedTopicCounts,
     ExpectedWordCounts,
     GraphArrays,
     Hyperparameters,
     NodeDocuments,
-    OwnExpectedTopics,
     Responsibilities,
     SharedVectors,
 )
@@ -105,7 +105,7 @@ def at_nodes(document: ExpectedDocument, first_node: int, end_node: int) -> Expe
 
 
 @borrower
-def load_own(document: ExpectedDocument, node_counts: OwnExpectedTopics) -> None:
+def load_own(document: ExpectedDocument, node_counts: ExpectedTopicCounts) -> None:
     """Fill the nodes' own counts, and clear all others."""
     values, topics = document.values, document.values.shape[2]
     for node in range(document.first_node, document.end_node):
@@ -276,7 +276,7 @@ def sweep_expected(
     hyperparameters: Hyperparameters,
     shared: SharedVectors,
     words: ExpectedWordCounts,
-    node_counts: OwnExpectedTopics,
+    node_counts: ExpectedTopicCounts,
     responsibilities: Responsibilities,
     results: ExpectedSweepResults,
 ) -> None:
@@ -412,9 +412,9 @@ def _move_pair(
     """Subtract what a pair contributed to the counts, and add what it contributes now."""
     customers, log_absent, mean, place = values[CUSTOMERS, row], values[ABSENT, row], pairs.mean, pairs.place
     count, position = np.float64(pairs.pairs.counts[pair]), pairs.pairs.position[pair]
-    word_topic, many = words.word_topic[position], np.int64(pairs.before.size[pair])
+    word_topic, pair_topics = words.word_topic[position], np.int64(pairs.before.size[pair])
     for turn in range(2):
-        topic, share, begin, end = pairs.before.topic, pairs.before.share, place[0], place[0] + many
+        topic, share, begin, end = pairs.before.topic, pairs.before.share, place[0], place[0] + pair_topics
         sign = -count
         if turn == 1:
             topic, share, begin, end, sign = pairs.after.topic, pairs.after.share, place[1], place[1] + chosen, count
@@ -430,7 +430,7 @@ def _move_pair(
                 words.change[position, k] += q
                 words.topic[k] += q
                 pairs.inverse[k] = 1.0 / words.topic[k]
-    place[0] += many
+    place[0] += pair_topics
     place[1] += chosen
 
 
@@ -469,7 +469,7 @@ def expected_means(
     document_nodes: Int64Vector,
     hyperparameters: Hyperparameters,
     shared: SharedVectors,
-    node_counts: OwnExpectedTopics,
+    node_counts: ExpectedTopicCounts,
     mean: OutFloat32Matrix,
 ) -> None:
     """Fill E[nu_jk] of the nodes of documents; twin: `naive.network_expected.Document`.

@@ -221,14 +221,14 @@ def invert(matrix: Array, inverse: Array) -> float:
         scale = inverse[pivot, pivot]
         log_determinant += math.log(scale)
         inverse[pivot, pivot] = 1.0
-        for other in range(size):
-            inverse[pivot, other] /= scale
+        for column in range(size):
+            inverse[pivot, column] /= scale
         for row in range(size):
             if row != pivot:
                 factor = inverse[row, pivot]
                 inverse[row, pivot] = 0.0
-                for other in range(size):
-                    inverse[row, other] -= factor * inverse[pivot, other]
+                for column in range(size):
+                    inverse[row, column] -= factor * inverse[pivot, column]
     return log_determinant
 
 

@@ -97,11 +97,11 @@ def _draw_weighted(weight: Array, size: int, number: float) -> int:
 @helper
 def draw_place(weight: Array, size: int, number: float) -> int:
     """Draw a place in proportion to the exponentials of its weight, by a uniform number; -1 if there is none."""
-    most = np.max(weight[:size])
-    if most == -np.inf:
+    peak = np.max(weight[:size])
+    if peak == -np.inf:
         return -1
     for place in range(size):
-        weight[place] = math.exp(weight[place] - most)
+        weight[place] = math.exp(weight[place] - peak)
     return _draw_weighted(weight, size, number)
 
 
@@ -437,9 +437,9 @@ def metropolis_step(
     drawn = uniform(key, number + state.token_level.size + document.number)
     place = _propose_place(document, tree, priors, work, drawn)
     end, log_ratio = nodes[place], -log_mixture[place]
-    for other in range(starts[path.size]):
-        if nodes[other] == old_end:
-            log_ratio += log_mixture[other]
+    for candidate in range(starts[path.size]):
+        if nodes[candidate] == old_end:
+            log_ratio += log_mixture[candidate]
     _save_levels(document, state.token_level, work.saved_levels)
     tally_levels(document, state, 0)
     join_path(old_end, tree, state)
@@ -478,14 +478,14 @@ def _workspace(slots: int, depth: int, longest: int) -> Number:
 @helper
 def _longest(offsets: Array, counts: Array) -> Number:
     """Return the most pairs and the most tokens that a document has."""
-    most_pairs = most_tokens = 0
+    max_pairs = max_tokens = 0
     for document in range(offsets.size - 1):
         tokens = 0
         for pair in range(offsets[document], offsets[document + 1]):
             tokens += counts[pair]
-        most_pairs = max(most_pairs, offsets[document + 1] - offsets[document])
-        most_tokens = max(most_tokens, tokens)
-    return most_pairs, most_tokens
+        max_pairs = max(max_pairs, offsets[document + 1] - offsets[document])
+        max_tokens = max(max_tokens, tokens)
+    return max_pairs, max_tokens
 
 
 @kernel
@@ -513,9 +513,9 @@ def sweep_documents(
     path, token_level, documents = assignments.path, assignments.token_level, tree.documents
     can_grow, free_count = tree.slots.can_grow, tree.slots.free_count
     depth, size = priors.alpha.size, offsets.size - 1
-    most_pairs, most_tokens = _longest(offsets, counts)
-    pair_level, level_tokens = np.zeros((most_pairs, depth), dtype=np.int64), np.zeros(depth, dtype=np.int64)
-    work = _workspace(tree.level.size, depth, most_tokens)
+    max_pairs, max_tokens = _longest(offsets, counts)
+    pair_level, level_tokens = np.zeros((max_pairs, depth), dtype=np.int64), np.zeros(depth, dtype=np.int64)
+    work = _workspace(tree.level.size, depth, max_tokens)
     stride, begin = token_level.size + size, cursor[1]
     for number in range(cursor[0], size):
         cursor[0], cursor[1] = number, begin
@@ -603,12 +603,12 @@ def fold_documents(
             for path in range(log_prior.size):
                 log_words = _expected_levels(first, last, position, counts, theta, phi, nodes[path], path_mean[path])
                 score[path] = log_prior[path] + log_words
-            most, total = score.max(), 0.0
+            peak, total = score.max(), 0.0
             theta[:] = alpha
             for path in range(log_prior.size):
-                total += math.exp(score[path] - most)
+                total += math.exp(score[path] - peak)
             for path in range(log_prior.size):
-                theta += math.exp(score[path] - most) / total * path_mean[path]
+                theta += math.exp(score[path] - peak) / total * path_mean[path]
             theta /= theta.sum()
         best = score.argmax()
         chosen[document] = best

@@ -243,13 +243,13 @@ def move_subtrees(
             node, last = path[order[first], level], first + 1
             while last < order.size and path[order[last], level] == node:
                 last += 1
-            count, own_path = last - first, path[order[first]].copy()
-            subtree = Subtree(node, level, order[first:last], own_path)
+            count, current_path = last - first, path[order[first]].copy()
+            subtree = Subtree(node, level, order[first:last], current_path)
             alone = False
             for at in range(1, level):
-                alone = alone or documents[own_path[at]] == count
+                alone = alone or documents[current_path[at]] == count
             movable = documents[node] == count and (reusable[node] or not shared)
-            up = own_path[level - 1]
+            up = current_path[level - 1]
             only_child = movable and documents[up] == count and (reusable[up] or not shared)
             if only_child and uniform(key, slots + node) < 0.5:
                 log_ratio = _swap_log_ratio(subtree, tokens, priors, tree)
@@ -257,7 +257,7 @@ def move_subtrees(
                     _swap_with_parent(subtree, tokens, tree)
             if movable and (not can_grow or free_count[0] >= level - 1) and (can_grow or not alone):
                 filled = _tally_words(subtree, pairs, tokens, words)
-                _move_words(own_path, level, tree, words, filled, -1)
+                _move_words(current_path, level, tree, words, filled, -1)
                 _detach(subtree, tree)
                 list_nodes(tree.level, nodes, starts)
                 _weigh_places(subtree, tree, priors, words, filled, places)

@@ -172,10 +172,10 @@ def _add_word_scores(
         count = counts[pair]
         base = _word_probabilities(word_node[position[pair]], parent, level, theta, remainder, probability)
         common += count * math.log(base)
-        least, most = 1.0, 1.0
+        smallest, largest = 1.0, 1.0
         for end in range(probability.size):
-            least, most = min(least, probability[end]), max(most, probability[end])
-        down, up = count * math.log(least), count * math.log(most)
+            smallest, largest = min(smallest, probability[end]), max(largest, probability[end])
+        down, up = count * math.log(smallest), count * math.log(largest)
         if low + down < -MAX_LOG_PRODUCT or high + up > MAX_LOG_PRODUCT:
             for end in range(probability.size):
                 score[end] += math.log(product[end])

@@ -527,8 +527,8 @@ def _add_label_sums(
             label_sums[row, kind + 3, k] += length * factor
         if curvature.shape[0]:
             half = curvature.shape[1] // 2
-            for other in range(begin, end):
-                column, product = label[other], value[place] * value[other]
+            for second in range(begin, end):
+                column, product = label[second], value[place] * value[second]
                 for k in range(part.size):
                     factor = product * part[k]
                     curvature[row, column, k] += factor * counts[k]

@@ -45,8 +45,8 @@ def test_measures__match_gensim(measure, seed):
     expected = models.CoherenceModel(
         topics=topics, dictionary=dictionary, coherence=measure, processes=1, topn=6, **options
     )
-    ours = measured(measure, topics, texts, MEASURES[measure])
-    np.testing.assert_allclose(ours, expected.get_coherence_per_topic(), rtol=0, atol=1e-6)
+    found = measured(measure, topics, texts, MEASURES[measure])
+    np.testing.assert_allclose(found, expected.get_coherence_per_topic(), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("measure", ["c_npmi", "c_uci", "u_mass", "c_v"])

@@ -190,10 +190,10 @@ def test_bits__do_not_depend_on_the_executor(place, clusters):
     serial = measure(place / "run", **options, **SERIAL)
     assert list(serial) == list(catalogue.METRICS)
     for where in ({"scheduler": "threads", "workers": 3}, {"scheduler": clusters(2)}):
-        other = measure(place / "run", **options, **where)
-        assert list(other) == list(serial)
+        parallel = measure(place / "run", **options, **where)
+        assert list(parallel) == list(serial)
         for name, metric in serial.items():
-            assert (metric.value, metric.definition) == (other[name].value, other[name].definition)
+            assert (metric.value, metric.definition) == (parallel[name].value, parallel[name].definition)
 
 
 def test_ensembles__have_the_mean_of_their_members(place):

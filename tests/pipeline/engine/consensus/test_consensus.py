@@ -39,11 +39,11 @@ def consensus(small, tmp_path_factory):
     return place
 
 
-def assert_same(run, other):
+def assert_same(run, expected):
     """Compare two consensuses, their members and their events."""
     for place in ("", "members/000", "members/001", "members/002"):
-        assert bits(Model(run / place), SHARDS) == bits(Model(other / place), SHARDS)
-    recorded = [[event for event in events_of(place) if event["event"] != "notice"] for place in (run, other)]
+        assert bits(Model(run / place), SHARDS) == bits(Model(expected / place), SHARDS)
+    recorded = [[event for event in events_of(place) if event["event"] != "notice"] for place in (run, expected)]
     members = [sorted((e for e in events if e["event"] == "member"), key=lambda e: e["member"]) for events in recorded]
     assert members[0] == members[1]
     rest = [[event for event in events if event["event"] not in ("member", "cluster")] for events in recorded]
@@ -195,7 +195,8 @@ def test_more_iterations__leave_the_consensus_and_the_names_of_its_topics(consen
     same = same_topics(after, before)
     assert len(same) == 3
     assert read_names(after.folder, after.record) == {
-        joined_topic: named[other].model_copy(update={"id": joined_topic}) for joined_topic, other in same.items()
+        joined_topic: named[earlier_topic].model_copy(update={"id": joined_topic})
+        for joined_topic, earlier_topic in same.items()
     }
 
 

@@ -87,10 +87,10 @@ def test_matching__finds_a_permutation_and_leaves_seeded_topics_in_place(permuta
 
 def test_a_model_with_fewer_topics__leaves_places_empty(small, single):
     first = replace(JoinedModel.of(str(single / "0")), columns=(0, 1, 2))
-    other = JoinedModel.of(str(single / "1"))
-    places, topics = _assigned(np.eye(3)[:, [0, 2]], first, replace(other, topics=(0, 2)))
+    member = JoinedModel.of(str(single / "1"))
+    places, topics = _assigned(np.eye(3)[:, [0, 2]], first, replace(member, topics=(0, 2)))
     assert len(places) == 2
-    smaller = replace(other, topics=(0, 2), columns=(2, ABSENT, 0))
+    smaller = replace(member, topics=(0, 2), columns=(2, ABSENT, 0))
     shard = Corpus(small[0]).references[0].load()
     reference = JoinedReference(first.url, 0, first.columns, 1.0, models=(first, smaller))
     arrays = reference.arrays(shard, Stream(0))

@@ -78,10 +78,10 @@ def test_merges__add_counts_and_proportions(run, small, tmp_path):
     found = edit(run, tmp_path / "out", merge=[(second, third)])
     assert found.merged == {third: second}
     before, after = (counts_of(Model(place)) for place in (run, tmp_path / "out"))
-    for old, other in zip(before, after, strict=True):
-        assert np.allclose(other[:, second], old[:, second] + old[:, third], rtol=1e-5, atol=1e-6)
-        assert np.allclose(other[:, third], 0.0, atol=1e-12)
-        assert np.allclose(other[:, first], old[:, first], rtol=1e-6)
+    for old, new in zip(before, after, strict=True):
+        assert np.allclose(new[:, second], old[:, second] + old[:, third], rtol=1e-5, atol=1e-6)
+        assert np.allclose(new[:, third], 0.0, atol=1e-12)
+        assert np.allclose(new[:, first], old[:, first], rtol=1e-6)
     assert third not in {topic.id for topic in topics(tmp_path / "out")}
     assert_conserved(Model(tmp_path / "out"), small[0])
 
@@ -91,16 +91,16 @@ def test_other_ids__move_topics_as_they_are(run, small, tmp_path):
     width = model.topic_word.shape[0]
     moved = {0: width + 1, 1: 0, 2: 2}
     edit_module.renumber(model, moved, Folder(tmp_path / "other"), Corpus(small[0]))
-    other = Model(tmp_path / "other")
-    assert_conserved(other, small[0])
-    (counts, theta), (counts_after, theta_after) = counts_of(model), counts_of(other)
+    renumbered = Model(tmp_path / "other")
+    assert_conserved(renumbered, small[0])
+    (counts, theta), (counts_after, theta_after) = counts_of(model), counts_of(renumbered)
     assert counts_after.shape[1] == theta_after.shape[1] == width + 2
     for topic, place in moved.items():
         np.testing.assert_array_equal(counts_after[:, place], counts[:, topic])
         np.testing.assert_allclose(theta_after[:, place], theta[:, topic], atol=1e-6)
     places = {**{topic.id: topic.id for topic in topics(run)}, **moved}
     listed = {places[topic.id]: topic.names for topic in topics(run)}
-    assert {topic.id: topic.names for topic in topics(other)} == listed
+    assert {topic.id: topic.names for topic in topics(renumbered)} == listed
     rest = sorted(set(range(3, width)) | {1, width})
     assert theta_after[:, rest].sum() == pytest.approx(theta[:, 3:].sum(), rel=1e-5)
 

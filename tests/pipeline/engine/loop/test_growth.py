@@ -190,8 +190,8 @@ def test_growing__predicts_better_at_equal_work(tmp_path):
         swept = [event for event in Run(tmp_path / grow).events() if event["event"] == "iteration"]
         work = np.cumsum([event["tokens"] for event in swept]) / tokens
         curves[grow] = work, np.array([event["score"] for event in swept])
-    for most in (9, 12, 16):
-        growing, all_documents = (score[work <= most + 1e-9][-1] for work, score in curves.values())
+    for budget in (9, 12, 16):
+        growing, all_documents = (score[work <= budget + 1e-9][-1] for work, score in curves.values())
         assert growing > all_documents
 
 

@@ -52,10 +52,10 @@ def test_sums__hold_each_delta_once_from_left_to_right(count):
 @given(st.integers(1, 300))
 def test_sums__leave_few_to_wait(count):
     """A group's sum, and one for each height of the tree; and no delta is added more often than the tree is high."""
-    most = []
-    sums = summed(count, lambda sums: most.append(len(sums.remaining)))
+    waiting = []
+    sums = summed(count, lambda sums: waiting.append(len(sums.remaining)))
     groups = max(count // GROUP_SHARDS, 1)
-    assert max(most) <= 2 + math.floor(math.log2(groups))
+    assert max(waiting) <= 2 + math.floor(math.log2(groups))
     assert max(map(height, sums.remaining)) <= GROUP_SHARDS - 1 + math.ceil(math.log2(groups))
     assert sums._executor.added == count - len(sums.remaining)  # as few additions as any order takes
 

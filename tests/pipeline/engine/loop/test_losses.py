@@ -24,16 +24,20 @@ from tests.waiting import PATIENCE
 def test_lost_shards__are_read_again_by_the_first_fit_that_misses_them(small):
     request = Request(Corpus(small[0]), None, "lda", make_options("lda", {"topics": 2}), Limits(), 0)
     loaded = LoadedCorpus(request, [], SerialExecutor(), Scratch())
-    problem, other = loaded.problem(1), loaded.problem(2)
-    assert problem.shards == other.shards
+    problem, second = loaded.problem(1), loaded.problem(2)
+    assert problem.shards == second.shards
     first = list(problem.shards)
     problem.reload()
     assert all(after is not before for after, before in zip(problem.shards, first, strict=True))
-    assert all(kept is before for kept, before in zip(other.shards, first, strict=True))
-    other.reload()
-    assert all(mine is theirs for mine, theirs in zip(other.shards, problem.shards, strict=True))
-    other.reload()  # what it has been given is lost too
-    assert not any(mine is theirs for mine, theirs in zip(other.shards, problem.shards, strict=True))
+    assert all(kept is before for kept, before in zip(second.shards, first, strict=True))
+    second.reload()
+    assert all(
+        second_shard is first_shard for second_shard, first_shard in zip(second.shards, problem.shards, strict=True)
+    )
+    second.reload()  # what it has been given is lost too
+    assert not any(
+        second_shard is first_shard for second_shard, first_shard in zip(second.shards, problem.shards, strict=True)
+    )
 
 
 def test_a_loss_while_the_last_iteration_is_saved__has_it_made_again(small, tmp_path, monkeypatch):

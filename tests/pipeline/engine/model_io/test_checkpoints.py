@@ -245,11 +245,11 @@ def test_a_moved_corpus__is_taken_if_it_is_the_same(small, tmp_path, whole):
     train.rename(tmp_path / "moved")
     with pytest.raises(AbsentError, match="if it was moved, say where with CORPUS"):
         resume(run)
-    other = write_corpus(tmp_path / "other", planted_rows(9), 30, shard_tokens=500)
+    unrelated = write_corpus(tmp_path / "other", planted_rows(9), 30, shard_tokens=500)
     with pytest.raises(MismatchError, match="it is not the corpus of the run"):
-        resume(run, corpus=other)
+        resume(run, corpus=unrelated)
     with pytest.raises(MismatchError, match="it is not the held-out corpus of the run"):
-        resume(run, corpus=tmp_path / "moved", heldout=other)
+        resume(run, corpus=tmp_path / "moved", heldout=unrelated)
     resumed(run, corpus=tmp_path / "moved", heldout=heldout)
     same(run, whole)
 

@@ -186,7 +186,7 @@ def test_a_model_of_other_sizes_than_its_record_says__is_refused(place, tmp_path
         Model(tmp_path / "model").global_state  # noqa: B018
 
 
-def test_every_mutation__is_one():
+def test_every_mutation__leaves_the_original_unchanged():
     values = np.arange(6).reshape(2, 3)
     for kind in MUTATIONS:
         mutated({"a": values}, "a", kind, np.random.default_rng(1))

@@ -256,8 +256,8 @@ def test_plan__keeps_as_many_shards_in_memory_as_fit(shards, share, scheduler):
     found = planned(corpus, 100, replace(where, memory=share * whole.needed))
     assert (found.shards, found.on_disk) == (shards, share < 1.0)
     if 1 < found.spilled < shards:
-        one_more = (whole.memory["local states"] + whole.memory["documents"]) / shards
-        assert (found.needed + one_more) * (1 + 1e-12) > found.place.memory
+        shard_bytes = (whole.memory["local states"] + whole.memory["documents"]) / shards
+        assert (found.needed + shard_bytes) * (1 + 1e-12) > found.place.memory
     assert found.scratch == pytest.approx(found.spilled / shards * planned(corpus, 100, place(memory=0.0)).scratch)
 
 
@@ -377,14 +377,14 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
         assert 0 <= kept - footprint.rows * summary.words <= overhead * summary.words
         assert 0 <= shown - footprint.shown * summary.words <= overhead * summary.words
         local = sum(values.nbytes for swept in state.swept for values in arrays_of(swept.value.local).values())
-        most = footprint.pair * summary.pairs + footprint.document * summary.documents
-        assert local <= most + overhead * len(state.swept)
+        bound = footprint.pair * summary.pairs + footprint.document * summary.documents
+        assert local <= bound + overhead * len(state.swept)
     assert len(problem.executor.deltas) == 9 * len(problem.shards)
     for delta in problem.executor.deltas:
         by_word = sum(part.values.nbytes for part in delta.with_dim("word").parts.values())
         assert 0 <= by_word - footprint.delta * delta.ids["word"].size <= overhead * delta.ids["word"].size
     if "pair_topic" in arrays_of(state.swept[0].value.local):
-        assert local == most
+        assert local == bound
 
 
 # Where it runs -------------------------------------------------------------------------------------------------------

@@ -148,10 +148,10 @@ def test_a_stopped_run__continues_to_the_same_bits(planted, tmp_path, options):
 def test_a_moved_file__is_named_again_and_another_one_refused(planted, tmp_path):
     file = written(tmp_path / "theta.parquet", planted[2])
     fit(planted[0], tmp_path / "run", init=file, **FIT)
-    moved, other = tmp_path / "moved.parquet", written(tmp_path / "other.parquet", planted[2][::-1])
+    moved, reversed_rows = tmp_path / "moved.parquet", written(tmp_path / "other.parquet", planted[2][::-1])
     shutil.move(file, moved)
     with pytest.raises(MismatchError, match="is not the run's initialisation"):
-        resume(tmp_path / "run", init=other, iterations=6)
+        resume(tmp_path / "run", init=reversed_rows, iterations=6)
     assert resume(tmp_path / "run", init=str(moved), iterations=6, scheduler="serial").record.iterations == 6
     assert Run(tmp_path / "run").record()["start"]["url"].endswith("moved.parquet")
 
@@ -238,10 +238,10 @@ def test_a_fit_large_enough_to_grow__does_so_only_if_it_begins_at_random(
 
 def test_quick_clusters__are_of_documents_where_these_are_short_or_words_are_few():
     longer, documents = int(QUICK_CLUSTERS.short * 100), 100
-    many = 20 * QUICK_CLUSTERS.least_words
-    assert not QUICK_CLUSTERS.of_documents(longer, documents, many, 20)
-    assert QUICK_CLUSTERS.of_documents(longer - 1, documents, many, 20)
-    assert QUICK_CLUSTERS.of_documents(longer, documents, many, 21)
+    words = 20 * QUICK_CLUSTERS.least_words
+    assert not QUICK_CLUSTERS.of_documents(longer, documents, words, 20)
+    assert QUICK_CLUSTERS.of_documents(longer - 1, documents, words, 20)
+    assert QUICK_CLUSTERS.of_documents(longer, documents, words, 21)
 
 
 @pytest.mark.parametrize("mixing", [False, True])
@@ -431,11 +431,11 @@ def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_s
         start = ComputedStart(StartSource(kind), 4, problem.shards, executor, problem.stream, [].append)
         assert sum(part.proportions.documents for part in executor.collect(list(start))) == 120
         sent[tokens] = sum(executor.sent.values()), len(problem.shards)
-    (alone, sends), (many, shards) = sent.values()
+    (alone, sends), (together, shards) = sent.values()
     assert sends == 1
     assert shards > 8
     # Sums of a few numbers for each shard, and no copies of words, directions or mixtures.
-    assert many < 2 * alone + 1000 * shards
+    assert together < 2 * alone + 1000 * shards
 
 
 def test_a_computed_start__is_computed_again_for_a_shard_that_begins_anew(tmp_path):
@@ -444,6 +444,6 @@ def test_a_computed_start__is_computed_again_for_a_shard_that_begins_anew(tmp_pa
     start = ComputedStart(StartSource("clusters"), 3, problem.shards, problem.executor, problem.stream, [].append)
     first, again = (problem.executor.collect([start[number] for number in range(len(start))]) for _ in range(2))
     assert len(first) == len(problem.shards) == 3
-    for before, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(before.proportions.topics, other.proportions.topics)
-        np.testing.assert_array_equal(before.proportions.shares, other.proportions.shares)
+    for before, after in zip(first, again, strict=True):
+        np.testing.assert_array_equal(before.proportions.topics, after.proportions.topics)
+        np.testing.assert_array_equal(before.proportions.shares, after.proportions.shares)

@@ -85,11 +85,11 @@ def test_counts_of_a_warm_start__equal_a_recount(planted, sources, family, optio
             np.testing.assert_allclose(kept, documents, rtol=1e-5, atol=1e-5)
             if isinstance(local, ActiveDocuments):
                 sizes = np.diff(local.document_lists)
-                most = np.minimum(
+                limits = np.minimum(
                     max_active_for(np.diff(shard.value.offsets), options["topics"], options.get("most_active", 0)),
                     options["topics"],
                 )
-                assert (sizes <= most).all()
+                assert (sizes <= limits).all()
                 assert (sizes[shard.value.lengths > 0] > 0).all()
         np.testing.assert_allclose(held, total, rtol=1e-5, atol=1e-5)
         if rows.word_rest is not None:
@@ -233,11 +233,11 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
 
 
 def test_what_does_not_fit__is_refused_before_anything_runs(planted, sources, tmp_path):
-    other = write_corpus(tmp_path / "other", [{0: 3}], 29)
+    smaller = write_corpus(tmp_path / "other", [{0: 3}], 29)
     options = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
     for corpus, more, kind, text in (
         (planted[0], {"schedule": "stochastic"}, OptionError, "warm: the stochastic schedule"),
-        (other, {}, MismatchError, "its vocabulary"),
+        (smaller, {}, MismatchError, "its vocabulary"),
         (planted[0], {"warm": tmp_path / "nothing"}, AbsentError, "no such run"),
     ):
         with pytest.raises(kind, match=text):

@@ -39,8 +39,8 @@ def test_cells__span_families_by_topics_or_by_what_they_start_from():
 
 def test_cells__keep_samples_of_samplers_alone():
     options = asked(("lda", "gibbs-lda"), topics=(2,), samples=3, sample_every=2, settings={"lda": {"iterations": 9}})
-    ours, sampler = cells_of(options, 1)
-    assert ours.limits == {"iterations": 9}
+    variational, sampler = cells_of(options, 1)
+    assert variational.limits == {"iterations": 9}
     assert sampler.limits == {"iterations": 200, "samples": 3, "sample_every": 2}
     assert [
         load_family(name).is_sampler for name in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp", "gibbs-ncrp")

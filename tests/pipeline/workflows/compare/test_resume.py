@@ -83,9 +83,9 @@ def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(OccupiedError, match="is not a comparison"):
         compare(small[0], tmp_path / "mine", heldout=small[1], **options)
-    other = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
+    unrelated = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
     with pytest.raises(MismatchError, match="expected the 60 documents"):
-        compare(small[0], tmp_path / "out", heldout=other, **options)
+        compare(small[0], tmp_path / "out", heldout=unrelated, **options)
     assert not (tmp_path / "out").exists()
 
 
@@ -171,7 +171,7 @@ def test_a_split_that_holds_nothing_out__leaves_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_two_processes__cannot_work_on_one(small, compared):
+def test_two_processes__cannot_work_on_one_comparison(small, compared):
     with RunLock(Folder(compared.folder) / "lock"), pytest.raises(LockedError, match="works on it"):
         compare(small[0], compared.folder, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
 

@@ -38,30 +38,30 @@ def offsets_of(lengths):
 
 
 @given(st.lists(st.integers(0, 2000), max_size=6), TOPICS, MOST)
-def test_max_active__is_the_limit_of_each_document(lengths, topics, most):
-    found = max_active(offsets_of(lengths), topics, most)
+def test_max_active__is_the_limit_of_each_document(lengths, topics, limit):
+    found = max_active(offsets_of(lengths), topics, limit)
     assert found.dtype == np.int64
-    assert found.tolist() == [min(max_active_for(length, topics, most), topics) for length in lengths]
+    assert found.tolist() == [min(max_active_for(length, topics, limit), topics) for length in lengths]
     assert ((found >= 1) & (found <= topics)).all()
-    if most:
-        assert (found == min(most, topics)).all()
+    if limit:
+        assert (found == min(limit, topics)).all()
 
 
 SHORT = MAX_RESPONSIBILITIES // MAX_COMPLETE_TOPICS  # Pairs of documents that are not taken for long
 
 
 @given(st.integers(0, SHORT), st.integers(0, SHORT), TOPICS, MOST)
-def test_max_active__does_not_shrink_with_pairs_of_short_documents(first, second, topics, most):
-    found = max_active(offsets_of(sorted((first, second))), topics, most)
+def test_max_active__does_not_shrink_with_pairs_of_short_documents(first, second, topics, limit):
+    found = max_active(offsets_of(sorted((first, second))), topics, limit)
     assert found[0] <= found[1]
 
 
 @given(st.integers(SHORT, 10**6), st.integers(SHORT, 10**6), TOPICS, MOST)
-def test_max_active__limits_the_responsibilities_of_long_documents(first, second, topics, most):
+def test_max_active__limits_the_responsibilities_of_long_documents(first, second, topics, limit):
     lengths = sorted((first, second))
-    found = max_active(offsets_of(lengths), topics, most)
-    assert most or ((found <= MIN_LONG_ROOM) | (found * lengths <= MAX_RESPONSIBILITIES)).all()
-    assert (found >= min(topics, most or MIN_LONG_ROOM)).all()
+    found = max_active(offsets_of(lengths), topics, limit)
+    assert limit or ((found <= MIN_LONG_ROOM) | (found * lengths <= MAX_RESPONSIBILITIES)).all()
+    assert (found >= min(topics, limit or MIN_LONG_ROOM)).all()
 
 
 @given(st.integers(0, SHORT), st.integers(1, MAX_COMPLETE_TOPICS))
@@ -79,7 +79,7 @@ def test_begins_complete__follows_the_documents_with_most_of_the_pairs():
 
 
 @pytest.mark.parametrize(
-    ("pairs", "topics", "most", "expected"),
+    ("pairs", "topics", "limit", "expected"),
     [
         (0, MAX_COMPLETE_TOPICS, 0, MAX_COMPLETE_TOPICS),
         (0, MAX_COMPLETE_TOPICS + 1, 0, MIN_ROOM),
@@ -97,8 +97,8 @@ def test_begins_complete__follows_the_documents_with_most_of_the_pairs():
         (3, 100, 30, 30),
     ],
 )
-def test_max_active__examples(pairs, topics, most, expected):
-    assert max_active(offsets_of([pairs]), topics, most).tolist() == [expected]
+def test_max_active__examples(pairs, topics, limit, expected):
+    assert max_active(offsets_of([pairs]), topics, limit).tolist() == [expected]
 
 
 def test_max_active__is_the_same_in_the_plan_of_a_fit():
@@ -110,11 +110,11 @@ def test_max_active__is_the_same_in_the_plan_of_a_fit():
 # Choosing ------------------------------------------------------------------------------------------------------------
 
 
-def parameters_of(state, rows, most=0):
+def parameters_of(state, rows, max_topics=0):
     """Parameters for lists of a shard of `listed_shards`."""
     topics, total = state.topics, 20.0
     settings = ActiveSettings(
-        most=most, inverse_temperature=1.0, annealed=True, momentum=0.0, totals=rows["totals"] - total, even=rows["even"],
+        max_topics=max_topics, inverse_temperature=1.0, annealed=True, momentum=0.0, totals=rows["totals"] - total, even=rows["even"],
         weight=rows["weight"], following=np.ones(topics),
     )  # fmt: skip
     return Parameters(rows["a"], float(rows["a"].sum()), rows["b"], total, active=settings)
@@ -132,14 +132,14 @@ def working_of(state, rows, parameters):
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.integers(0, 6))
-def test_choose__gives_lists_within_their_room(state, extra, most):
+def test_choose__gives_lists_within_their_room(state, extra, limit):
     rows = state.rows(extra)
-    parameters = parameters_of(state, rows, most)
+    parameters = parameters_of(state, rows, limit)
     topic, sizes = select(whole(state), working_of(state, rows, parameters), parameters)
     assert (topic.dtype, sizes.dtype) == (np.uint16, np.int64)
     assert topic.size == sizes.sum()
     lengths = np.diff(state.shard.offsets)
-    assert (sizes <= max_active(state.shard.offsets, state.topics, most)).all()
+    assert (sizes <= max_active(state.shard.offsets, state.topics, limit)).all()
     np.testing.assert_array_equal(sizes > 0, lengths > 0)  # an empty document lists nothing, any other something
     for chosen in np.split(topic.astype(np.int64), np.cumsum(sizes)[:-1]):
         assert (np.diff(chosen) > 0).all()
@@ -157,11 +157,11 @@ def test_choose__gives_small_active_sets_to_documents_by_their_place_in_a_shard(
     group = (first + np.arange(limits.size)) % SCORED_GROUPS
     is_small = {0: group < 0, 1: np.isin(group, SMALL_SETS), 2: group >= 0}[small]
     assert (found[1][is_small] <= max_small(limits)[is_small]).all()
-    for mine, other, kept in zip(
+    for small_set, full_set, kept in zip(
         *(np.split(topic, np.cumsum(sizes)) for topic, sizes in (found, expected)), [*~is_small, True], strict=True
     ):
-        assert set(mine.tolist()) <= set(other.tolist())
-        assert not kept or mine.tolist() == other.tolist()
+        assert set(small_set.tolist()) <= set(full_set.tolist())
+        assert not kept or small_set.tolist() == full_set.tolist()
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))

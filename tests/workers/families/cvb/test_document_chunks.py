@@ -144,12 +144,14 @@ def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_dis
 
 
 @given(listed_shards(), st.sampled_from(SIZES), st.sampled_from(SIZES))
-def test_gathering__of_other_lists_is_the_same_in_memory_and_on_a_shelf_in_any_portions(tmp_path, state, size, other):
+def test_gathering__of_other_lists_is_the_same_in_memory_and_on_a_shelf_in_any_portions(
+    tmp_path, state, size, chunk_size
+):
     local = local_of(state)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
         memory = gathered(state.shard, local, shortened)
-        patch.setattr(module, "CHUNK_RESPONSIBILITIES", other)
+        patch.setattr(module, "CHUNK_RESPONSIBILITIES", chunk_size)
         disk = gathered(state.shard, spill(local, str(tmp_path)), shortened)
     assert isinstance(memory, dict)
     assert isinstance(disk, SpillFiles)

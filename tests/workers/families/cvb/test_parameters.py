@@ -26,7 +26,7 @@ def blocks(draw):
     a, total = noise.uniform(0.1, 2.0, topics), draw(st.sampled_from([0.5, 30.0]))
     totals = active.sum(axis=0) + noise.uniform(0.0, 5.0, topics)
     settings = ActiveSettings(
-        most=0, inverse_temperature=1.0, annealed=True, momentum=0.8, totals=totals, even=draw(st.sampled_from([1e-6, 0.4])),
+        max_topics=0, inverse_temperature=1.0, annealed=True, momentum=0.8, totals=totals, even=draw(st.sampled_from([1e-6, 0.4])),
         weight=noise.uniform(1e-3, 2.0, topics), following=np.ones(topics),
     )  # fmt: skip
     parameters = Parameters(a, float(a.sum()), noise.uniform(0.01, 1.0, words), total, active=settings)

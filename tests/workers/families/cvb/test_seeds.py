@@ -59,9 +59,9 @@ def corpus(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    """A few of these documents, in two shards."""
-    return written(tmp_path_factory.mktemp("few"), FEW)
+def small_sample(tmp_path_factory):
+    """A small sample of these documents, in two shards."""
+    return written(tmp_path_factory.mktemp("small_sample"), FEW)
 
 
 def similarity(model, topic, true):
@@ -75,7 +75,7 @@ def test_seeded_topics__are_found_where_their_seeds_are(corpus, tmp_path, name):
     fit(corpus, tmp_path / "run", iterations=40, scheduler="serial", seeds=seeds_of(chosen), **FAMILIES[name])
     model = Model(tmp_path / "run")
     for topic, true in enumerate(chosen):
-        alike = [similarity(model, topic, other) for other in range(TRUE_TOPICS)]
+        alike = [similarity(model, topic, true_topic) for true_topic in range(TRUE_TOPICS)]
         assert np.argmax(alike) == true
         assert alike[true] > 0.8
     assert verify(tmp_path / "run").broken == []
@@ -102,9 +102,9 @@ def test_seeds__do_not_depend_on_the_seed_of_the_fit(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_counts__match_the_corpus_and_pseudo_counts(few, tmp_path, name):
-    fit(few, tmp_path / "run", iterations=5, scheduler="serial", seeds=seeds_of((0,), 2.0), **FAMILIES[name])
-    model, vocabulary = Model(tmp_path / "run"), Corpus(few).vocabulary
+def test_counts__match_the_corpus_and_pseudo_counts(small_sample, tmp_path, name):
+    fit(small_sample, tmp_path / "run", iterations=5, scheduler="serial", seeds=seeds_of((0,), 2.0), **FAMILIES[name])
+    model, vocabulary = Model(tmp_path / "run"), Corpus(small_sample).vocabulary
     rows = np.concatenate([model.rows(number).dense_counts for number in range(len(model.blocks))]).astype(np.float64)
     pseudo = np.zeros(rows.shape)
     for word in seeds_of((0,))["true 0"]["words"]:
@@ -119,10 +119,12 @@ def test_counts__match_the_corpus_and_pseudo_counts(few, tmp_path, name):
 
 @pytest.mark.parametrize("strength", [1e4, 1e6])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_tokens_of_seed_words__are_all_there_beside_pseudo_counts_of_great_strength(few, tmp_path, name, strength):
+def test_tokens_of_seed_words__are_all_there_beside_pseudo_counts_of_great_strength(
+    small_sample, tmp_path, name, strength
+):
     options = {**FAMILIES[name], "seeds": seeds_of((0, 3), strength), "checkpoint_every": 1}
-    model = fit(few, tmp_path / "run", iterations=12, scheduler="serial", **options)
-    vocabulary = Corpus(few).vocabulary
+    model = fit(small_sample, tmp_path / "run", iterations=12, scheduler="serial", **options)
+    vocabulary = Corpus(small_sample).vocabulary
     found = np.concatenate([model.family.word_tokens(model.rows(n)) for n in range(len(model.blocks))])
     np.testing.assert_allclose(found, vocabulary.tokens, rtol=1e-5)
     assert verify(tmp_path / "run").broken == []
@@ -134,18 +136,20 @@ def test_tokens_of_seed_words__are_all_there_beside_pseudo_counts_of_great_stren
     assert bits(again, len(model.record.shards)) == bits(model, len(model.record.shards))
 
 
-def test_pseudo_counts__are_apart_only_where_counts_would_be_lost_beside_them(few, tmp_path):
+def test_pseudo_counts__are_apart_only_where_counts_would_be_lost_beside_them(small_sample, tmp_path):
     """At strength 1 rows have no larger numbers than without seeds, and results stay as they were."""
     for strength, apart in ((1.0, None), (2.0, None), (1e3, True)):
         place = tmp_path / str(strength)
-        model = fit(few, place, iterations=2, seeds=seeds_of((1,), strength), scheduler="serial", **FAMILIES["lda"])
+        model = fit(
+            small_sample, place, iterations=2, seeds=seeds_of((1,), strength), scheduler="serial", **FAMILIES["lda"]
+        )
         assert model.global_state.seeds_apart is apart
 
 
-def test_the_first_update__uses_raised_priors(few, tmp_path):
+def test_the_first_update__uses_raised_priors(small_sample, tmp_path):
     """phi_kw = (b_w + s_kw + E[n_kw]) / (B + s_k + E[n_k]), with E[n_kw] without pseudo-counts."""
-    fit(few, tmp_path / "run", iterations=3, scheduler="serial", seeds=seeds_of((3,)), **FAMILIES["lda"])
-    model, vocabulary = Model(tmp_path / "run"), Corpus(few).vocabulary
+    fit(small_sample, tmp_path / "run", iterations=3, scheduler="serial", seeds=seeds_of((3,)), **FAMILIES["lda"])
+    model, vocabulary = Model(tmp_path / "run"), Corpus(small_sample).vocabulary
     state = model.global_state
     rows = np.concatenate([model.rows(number).dense_counts for number in range(len(model.blocks))]).astype(np.float64)
     seeds = np.zeros(rows.shape)
@@ -174,7 +178,7 @@ def test_bits__do_not_depend_on_the_executor_and_survive_a_resume(corpus, tmp_pa
     assert found[0] == found[1] == found[2]
 
 
-def test_names__are_shown_everywhere_and_a_namer_leaves_them(few, tmp_path, capsys):
+def test_names__are_shown_everywhere_and_a_namer_leaves_them(small_sample, tmp_path, capsys):
     path = tmp_path / "seeds.toml"
     path.write_text(
         'space = ["w0", "w1"]\n\n[" bad name"]\nwords = ["w40"]\nstrength = 3.5\n'.replace(
@@ -182,7 +186,7 @@ def test_names__are_shown_everywhere_and_a_namer_leaves_them(few, tmp_path, caps
         )
     )
     code, _, err = command(
-        capsys, "fit", few, tmp_path / "run", "--family", "lda", "--topics", 8, "--iterations", 8, "--seeds", path,
+        capsys, "fit", small_sample, tmp_path / "run", "--family", "lda", "--topics", 8, "--iterations", 8, "--seeds", path,
         "--scheduler", "serial", "--quiet",
     )  # fmt: skip
     assert (code, err) == (0, "")
@@ -199,8 +203,10 @@ def test_names__are_shown_everywhere_and_a_namer_leaves_them(few, tmp_path, caps
     assert "seas &amp; &lt;oceans&gt;" in (tmp_path / "report.html").read_text(encoding="utf-8")
     path.unlink()
     resume(tmp_path / "run", iterations=9, scheduler="serial")
-    fit(few, tmp_path / "warm", family="lda", topics=8, iterations=2, warm=tmp_path / "run", scheduler="serial")
-    assert infer(tmp_path / "run", few, tmp_path / "out.csv").rows == FEW
+    fit(
+        small_sample, tmp_path / "warm", family="lda", topics=8, iterations=2, warm=tmp_path / "run", scheduler="serial"
+    )
+    assert infer(tmp_path / "run", small_sample, tmp_path / "out.csv").rows == FEW
 
 
 def test_scores__do_not_suffer_from_right_seeds(corpus, tmp_path):
@@ -230,23 +236,23 @@ def test_scores__do_not_suffer_from_right_seeds(corpus, tmp_path):
         ("space =", "expected TOML"),
     ],
 )
-def test_wrong_seeds__are_refused_in_one_line_before_anything_is_written(few, tmp_path, capsys, text, reason):
+def test_wrong_seeds__are_refused_in_one_line_before_anything_is_written(small_sample, tmp_path, capsys, text, reason):
     (tmp_path / "seeds.toml").write_text(text)
     flags = ("--family", "lda", "--topics", 8, "--iterations", 2, "--seeds", tmp_path / "seeds.toml")
-    code, _, err = command(capsys, "fit", few, tmp_path / "run", *flags, "--quiet")
+    code, _, err = command(capsys, "fit", small_sample, tmp_path / "run", *flags, "--quiet")
     assert code == 2
     assert reason in one_line(err)
     assert not (tmp_path / "run").exists()
 
 
-def test_seeds__are_refused_where_word_priors_are_learned_or_shared_by_minibatches(few, tmp_path):
+def test_seeds__are_refused_where_word_priors_are_learned_or_shared_by_minibatches(small_sample, tmp_path):
     seeds = seeds_of((0,))
     for options in ({"learn": ("beta",)}, {"order": 2}, {"schedule": "stochastic", "passes": 1}):
         with pytest.raises(OptionError, match="seeds"):
-            fit(few, tmp_path / "run", family="lda", topics=8, seeds=seeds, scheduler="serial", **options)
+            fit(small_sample, tmp_path / "run", family="lda", topics=8, seeds=seeds, scheduler="serial", **options)
     with pytest.raises(OptionError, match="seeds"):
         fit(
-            few,
+            small_sample,
             tmp_path / "hdp",
             family="hdp",
             topics=8,
@@ -256,9 +262,16 @@ def test_seeds__are_refused_where_word_priors_are_learned_or_shared_by_minibatch
             scheduler="serial",
         )
     with pytest.raises(OptionError, match="there is no"):
-        fit(few, tmp_path / "none", family="lda", topics=8, seeds=str(tmp_path / "none.toml"), scheduler="serial")
+        fit(
+            small_sample,
+            tmp_path / "none",
+            family="lda",
+            topics=8,
+            seeds=str(tmp_path / "none.toml"),
+            scheduler="serial",
+        )
     with pytest.raises(OptionError, match="seeds"):
-        fit(few, tmp_path / "gibbs", family="gibbs-lda", topics=8, seeds=seeds, scheduler="serial")
+        fit(small_sample, tmp_path / "gibbs", family="gibbs-lda", topics=8, seeds=seeds, scheduler="serial")
 
 
 def test_estimators__take_seeds_as_an_option():

@@ -85,8 +85,8 @@ def test_sweep__equals_its_twin(state, seed, weights):
     state = replace(state, shard=weighed(state.shard, seed)) if weights else state
     row_topic, totals, left, document_topic, tables = run(state)
     twin = run_twin(state)
-    most = max(twin[1].max(), 1.0)
-    np.testing.assert_allclose(row_topic, twin[0], rtol=1e-4, atol=1e-6 * most)
+    largest = max(twin[1].max(), 1.0)
+    np.testing.assert_allclose(row_topic, twin[0], rtol=1e-4, atol=1e-6 * largest)
     np.testing.assert_allclose(totals, twin[1], rtol=1e-5)
     assert left == pytest.approx(twin[2], rel=1e-12)
     np.testing.assert_allclose(document_topic, twin[3], rtol=1e-4, atol=1e-6)

@@ -176,8 +176,8 @@ def test_files__of_weights_give_the_bits_of_the_same_mapping(small, tmp_path, en
     options = {"family": "lda", "topics": 3, "iterations": 3, "scheduler": "serial"}
     model = fit(small[0], tmp_path / "one", weights=path, **options)
     path.unlink()  # the run has the weights
-    other = fit(small[0], tmp_path / "other", weights=table, **options)
-    assert bits(model, 5) == bits(other, 5)
+    from_file = fit(small[0], tmp_path / "other", weights=table, **options)
+    assert bits(model, 5) == bits(from_file, 5)
     assert model.record.options["weights"] == {"words": ["w1", "w2"], "weights": [0.25, 3.0]}
     assert info(tmp_path / "one")["options"]["weights"] == "a table of 2 words"
 
@@ -283,8 +283,8 @@ def test_a_run_that_was_stopped_before_its_first_iteration__has_its_weights(smal
 
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", sinks=[stop], **options)
-    other = fit(small[0], tmp_path / "other", **options)
-    assert bits(resume(tmp_path / "run", scheduler="serial"), 5) == bits(other, 5)
+    undisturbed = fit(small[0], tmp_path / "other", **options)
+    assert bits(resume(tmp_path / "run", scheduler="serial"), 5) == bits(undisturbed, 5)
 
 
 def test_counts__do_not_drift_over_many_sweeps(small, tmp_path):

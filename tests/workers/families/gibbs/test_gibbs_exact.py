@@ -132,11 +132,11 @@ def partitions(size):
     return {named(z) for z in itertools.product(range(size), repeat=size)}
 
 
-def stirling(most):
+def stirling(max_count):
     """Unsigned Stirling numbers of the first kind: ways to seat n at m tables."""
-    found = np.zeros((most + 1, most + 1))
+    found = np.zeros((max_count + 1, max_count + 1))
     found[0, 0] = 1.0
-    for n in range(1, most + 1):
+    for n in range(1, max_count + 1):
         found[n, 1:] = found[n - 1, :-1] + (n - 1) * found[n - 1, 1:]
     return found
 

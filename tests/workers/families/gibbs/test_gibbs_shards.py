@@ -55,8 +55,8 @@ def test_start__from_another_run_draws_topics_by_its_proportions_and_words(famil
     np.add.at(expected, shard.position, share)
     assert (np.abs(words[:, :3] - expected) < 4.5 * np.sqrt(expected + 1.0)).all()
     with pytest.raises(ValueError, match="topics to start from, found 999"):
-        many = {"document_topic": np.ones((shard.documents, 999)), "word_topic": np.ones((shard.words.size, 999))}
-        fitted.start(shard, rows, global_state, Stream(1), many)
+        too_wide = {"document_topic": np.ones((shard.documents, 999)), "word_topic": np.ones((shard.words.size, 999))}
+        fitted.start(shard, rows, global_state, Stream(1), too_wide)
 
 
 CASES = [("gibbs-lda", {"topics": 4}), ("lda", {"topics": 4, "responsibilities": "dense"})]
@@ -105,8 +105,8 @@ def test_slots__of_shards_that_do_not_share_a_lane_never_meet():
         assert all(global_state.free[slot] for slot in found.free)
         assert min(taken[shard] - set(found.free)) >= 32
     for first in range(7):
-        for other in range(first):
-            assert bool(taken[first] & taken[other]) == (first % 5 == other % 5)
+        for second in range(first):
+            assert bool(taken[first] & taken[second]) == (first % 5 == second % 5)
 
 
 def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, monkeypatch):

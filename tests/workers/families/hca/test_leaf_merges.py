@@ -27,8 +27,8 @@ def test_pooled__puts_chains_together_that_span_the_same(seed, leaves, twice, de
         brought[:, node] = sum(weight * by_node[:, source] for source, weight in weights)
     now = brought @ fitted(chains.sums.moved(moves), PRIOR, chains.found.tau).solve
     for direction in apart:
-        theirs = spanned(direction.T, slice(None))
-        cosines = [np.linalg.svd(spanned(now, nodes).T @ theirs, compute_uv=False)[-1] for nodes in left]
+        true_span = spanned(direction.T, slice(None))
+        cosines = [np.linalg.svd(spanned(now, nodes).T @ true_span, compute_uv=False)[-1] for nodes in left]
         assert max(cosines) > 0.99
 
 

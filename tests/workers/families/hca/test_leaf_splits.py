@@ -36,14 +36,16 @@ def test_probes__converge_to_the_direction_of_the_largest_residual(tmp_path, see
     assert abs(probe[:, 1] @ top[2][0]) == pytest.approx(1.0, abs=1e-4)
     assert probes.gain[1] == pytest.approx(top[1][0] ** 2, rel=1e-3)
     assert not probe[:, [0, 2]].any()
-    assert probes.other is None
+    assert probes.other_side is None
 
 
 def test_sides__part_two_lines_and_two_clusters(tmp_path):
     generator = np.random.default_rng(5)
     factor, line = generator.normal(size=400), generator.integers(0, 2, 400) * 2 - 1
-    other = other_side(factor, factor * line, lines=True)  # left over of two lines is as large as the bisector's factor
-    np.testing.assert_array_equal(other, line < 0)
+    is_other = other_side(
+        factor, factor * line, lines=True
+    )  # left over of two lines is as large as the bisector's factor
+    np.testing.assert_array_equal(is_other, line < 0)
     cluster = 3.0 * line + 0.1 * generator.normal(size=400)
     np.testing.assert_array_equal(other_side(factor, cluster, lines=False), line < 0)
 
@@ -60,7 +62,7 @@ def test_other_side__vectors_are_the_same_in_any_shards(tmp_path_factory, cut, s
             shard = shard_of(place / f"{name}{number}", part)
             probes = LeafProbes(shard, Stream(seed).at(place=number), np.zeros((3, 2)), splits(2, (1, 0, 0)))
             probes.step(1, np.zeros(3), np.zeros((1, 3)), np.arange(len(part)), np.zeros((len(part), 1)))
-            assert probes.other[0] == 0
+            assert probes.other_side[0] == 0
             total += probes.probes
         sums.append(total)
     np.testing.assert_allclose(sums[0], sums[1], atol=1e-12)

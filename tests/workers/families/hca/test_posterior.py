@@ -58,8 +58,8 @@ class Vectors:
         for _ in range(rounds):
             for node in range(nodes):
                 spread[node] = 1.0 / (1.0 / prior.variance + tau * self.between[:, node, node].sum())
-                others = np.delete(np.arange(nodes), node)
-                rest = self.between[:, node, others].sum(axis=0) @ mean[others]
+                remaining = np.delete(np.arange(nodes), node)
+                rest = self.between[:, node, remaining].sum(axis=0) @ mean[remaining]
                 mean[node] = spread[node] * tau * (self.x[:, node] @ self.t - rest)
             b = prior.rate + 0.5 * self.left(mean, spread, prior)
             if abs(a / b / tau - 1.0) < 1e-13:
@@ -112,14 +112,14 @@ def test_fitted__has_the_largest_bound_of_all_near_it(seed, count, words, column
     best = bound(vectors, found, mean, prior)
     for step in (1e-2, 1e-3, -1e-3, -1e-2):
         direction = generator.normal(size=mean.shape)
-        others = [
+        neighbours = [
             (mean + step * direction, found.spread, found.shape, found.rate),
             (mean, found.spread * np.exp(step * generator.normal(size=found.spread.size)), found.shape, found.rate),
             (mean, found.spread, found.shape * np.exp(step), found.rate),
             (mean, found.spread, found.shape, found.rate * np.exp(step)),
         ]
-        for other in others:
-            assert bound(vectors, changed(found, *other), other[0], prior) <= best + 1e-9 * abs(best)
+        for neighbour in neighbours:
+            assert bound(vectors, changed(found, *neighbour), neighbour[0], prior) <= best + 1e-9 * abs(best)
     gained = [bound(vectors, changed(found, mean * (1 + e), found.spread, found.shape, found.rate), mean * (1 + e), prior)
               for e in (1e-4, -1e-4)]  # fmt: skip
     assert abs(gained[0] - gained[1]) / 2e-4 < 1e-3 * max(abs(best), 1.0)  # a slope of nothing

@@ -61,16 +61,16 @@ def test_joined__takes_up_what_chains_explain(seed, branching, leaves):
     brought[:, -1] = by_node[:, -1]
     now = brought @ fitted(chain_model.sums.moved(moves), PRIOR, chain_model.found.tau).solve
     for leaf, direction in zip(np.flatnonzero(moves.tree.levels == 2), directions, strict=True):
-        ours, theirs = spanned(now, moves.tree.path(int(leaf))), spanned(direction.T, slice(None))
-        assert np.linalg.svd(ours.T @ theirs, compute_uv=False)[-1] > 0.99
+        found_span, true_span = spanned(now, moves.tree.path(int(leaf))), spanned(direction.T, slice(None))
+        assert np.linalg.svd(found_span.T @ true_span, compute_uv=False)[-1] > 0.99
 
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.lists(st.integers(1, 3), min_size=1, max_size=2))
-def test_joined__has_at_most_the_allowed_nodes(seed, leaves, most):
-    depth = len(most) + 2
+def test_joined__has_at_most_the_allowed_nodes(seed, leaves, level_nodes):
+    depth = len(level_nodes) + 2
     directions, _ = shared_directions(seed, leaves, 1, 12, depth)
     chain_model = chained(seed, directions, 12, chain_vectors=30)
-    sizes = [1, *np.minimum(np.cumsum(most), leaves).tolist(), leaves]
+    sizes = [1, *np.minimum(np.cumsum(level_nodes), leaves).tolist(), leaves]
     moves, after = chains.joined(
         chain_model.tree, chain_model.sums, chain_model.found, chain_model.ends, sizes, PRIOR, 1.0
     )
@@ -83,15 +83,15 @@ def test_joined__has_at_most_the_allowed_nodes(seed, leaves, most):
 
 def judged(model, truth):
     """Leaves below each branch with 1% of the vectors or more, and the cosine of each true node's nearest."""
-    ours, passes = model.global_state.fitted.tree, model.global_state.masses.node_passes
+    fitted, passes = model.global_state.fitted.tree, model.global_state.masses.node_passes
     loadings, drawn = model.rows(0).loadings(model.global_state), truth.rows(0).word_node
     present = passes >= 0.01 * passes[0]
-    shape = sorted(int(present[ours.children(node)].sum()) for node in ours.children(0) if present[node])
+    shape = sorted(int(present[fitted.children(node)].sum()) for node in fitted.children(0) if present[node])
     true = truth.global_state.fitted.tree
     cosine = np.abs(loadings.T @ drawn) / np.outer(
         np.linalg.norm(loadings, axis=0) + 1e-300, np.linalg.norm(drawn, axis=0)
     )
-    near = [cosine[:-1][present & (ours.levels == true.levels[node]), node].max() for node in true.columns]
+    near = [cosine[:-1][present & (fitted.levels == true.levels[node]), node].max() for node in true.columns]
     return shape, min(near)
 
 

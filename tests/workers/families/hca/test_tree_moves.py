@@ -62,9 +62,9 @@ def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch)
     found, figures = fitted_with_figures(planted, 24, **options)
     assert trials(found) > 1
     assert [record["objective"] for record in figures] == [record["objective"] for record in without]
-    for ours, theirs in zip(found[-1][0].swept, plain[-1][0].swept, strict=True):
-        local = ours.value.local.to_arrays()
-        for name, values in theirs.value.local.to_arrays().items():
+    for split_shard, plain_shard in zip(found[-1][0].swept, plain[-1][0].swept, strict=True):
+        local = split_shard.value.local.to_arrays()
+        for name, values in plain_shard.value.local.to_arrays().items():
             np.testing.assert_array_equal(local[name], values)
     rows = [state.blocks[0].value.rows.word_node for state in (found[-1][0], plain[-1][0])]
     nodes = np.append(np.flatnonzero(plain[-1][0].global_state.fitted.node_parent != FREE), rows[0].shape[1] - 1)

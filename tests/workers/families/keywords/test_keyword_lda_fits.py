@@ -37,7 +37,7 @@ def test_keyword_topics__are_found_where_their_keywords_are(corpus, tmp_path, re
     fit(corpus, tmp_path / "run", family="keyword-lda", iterations=40, seed=seed, scheduler="serial", **options)
     model = Model(tmp_path / "run")
     for topic, true in enumerate(chosen):
-        alike = [similarity(model, topic, other) for other in range(TRUE_TOPICS)]
+        alike = [similarity(model, topic, true_topic) for true_topic in range(TRUE_TOPICS)]
         assert np.argmax(alike) == true
         assert alike[true] > 0.8
     titles = {topic.id: topic.title for topic in topics(tmp_path / "run")}

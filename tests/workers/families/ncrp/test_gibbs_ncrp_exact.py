@@ -80,7 +80,7 @@ def trees(documents, depth, chances, gamma):
             passing = sum(route[: len(path)] == path for route in paths)
             below = {prefix for prefix in prefixes if len(prefix) == len(path) + 1 and prefix[:-1] == path}
             for child in below:
-                through = sum(other[: len(child)] == child for other in paths)
+                through = sum(walk[: len(child)] == child for walk in paths)
                 waiting.append((child, log_probability + np.log(through / (gamma + passing))))
             waiting.append(
                 (

@@ -195,8 +195,8 @@ def test_planted_tree__is_recovered(planted, tmp_path):
     corpus, leaves, topics = planted
     model = fit(corpus, tmp_path / "run", family="ncrp", scheduler="serial", iterations=40, seed=3)
     tree = model.global_state.fitted.tree
-    many = model.global_state.node_passes > 0.01 * leaves.size
-    assert [int((many & (tree.levels == level)).sum()) for level in range(3)] == [1, 3, 9]
+    occupied = model.global_state.node_passes > 0.01 * leaves.size
+    assert [int((occupied & (tree.levels == level)).sum()) for level in range(3)] == [1, 3, 9]
     parts = [
         model.family.infer(model.local_state(shard), model.global_state) for shard in range(len(model.record.shards))
     ]
@@ -244,8 +244,8 @@ def test_shards__change_nothing_but_rounding(tmp_path, options):
         assert len(Corpus(corpus).manifest.shards) == pytest.approx(shards, abs=1)
         _, final = states(corpus, "ncrp", options, 10)
         found.append([progress.figures["objective"] for _, progress in final if "objective" in progress.figures])
-    for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], rtol=1e-6)
+    for sharded in found[1:]:
+        np.testing.assert_allclose(sharded, found[0], rtol=1e-6)
 
 
 def test_trees__grow_where_documents_leave_them(small):
@@ -263,11 +263,11 @@ def test_trees__grow_where_documents_leave_them(small):
 
 
 def test_max_nodes__are_never_exceeded(small):
-    for most in (3, 5, 20):
-        _, found = states(small[0], "ncrp", {"max_nodes": most, "new_paths": 5, "gamma": 10.0, "leaves": 50}, 14)
+    for max_nodes in (3, 5, 20):
+        _, found = states(small[0], "ncrp", {"max_nodes": max_nodes, "new_paths": 5, "gamma": 10.0, "leaves": 50}, 14)
         for state, _ in found:
             for parents in (state.global_state.fitted.node_parent, state.global_state.upcoming.next_parent):
-                assert parents.size == most
+                assert parents.size == max_nodes
                 assert (parents != FREE).any()
 
 
@@ -281,10 +281,10 @@ def test_few_iterations__make_a_tree_of_full_depth(small, tmp_path, iterations):
 
 def test_leaves__leave_room_for_the_levels_above_them():
     for depth in range(2, 9):
-        for most in (depth, depth + 1, 50):
-            config = make_options("ncrp", {"depth": depth, "max_nodes": most, "leaves": 40})
+        for max_nodes in (depth, depth + 1, 50):
+            config = make_options("ncrp", {"depth": depth, "max_nodes": max_nodes, "leaves": 40})
             state = Ncrp(config).initialise(Summary(60, 30, 1000), Stream(0))
-            assert 1 <= state.initialisation.max_seeds <= most - 1 - (depth - 2)
+            assert 1 <= state.initialisation.max_seeds <= max_nodes - 1 - (depth - 2)
 
 
 @pytest.mark.parametrize(

@@ -156,10 +156,10 @@ def test_nearest_siblings__are_pairs_of_siblings_each_once(tree, seed, count):
     assert len(set(zip(first.tolist(), second.tolist(), strict=True))) == first.size
     np.testing.assert_array_equal(tree.parents[first], tree.parents[second])
     for node in tree.columns[1:]:
-        others = [sibling for sibling in tree.children(tree.parents[node]) if sibling != node]
-        others = sorted(others, key=lambda sibling: -affinity[node, sibling])[:count]
+        siblings = [sibling for sibling in tree.children(tree.parents[node]) if sibling != node]
+        siblings = sorted(siblings, key=lambda sibling: -affinity[node, sibling])[:count]
         pairs = set(zip(first.tolist(), second.tolist(), strict=True))
-        assert all((min(node, sibling), max(node, sibling)) in pairs for sibling in others)
+        assert all((min(node, sibling), max(node, sibling)) in pairs for sibling in siblings)
 
 
 @given(trees(max_nodes=14), st.integers(0, 1000))
@@ -168,14 +168,14 @@ def test_disjoint__takes_each_column_once_in_falling_order(tree, seed):
     first, second = node_moves.nearest_siblings(tree, generator.random((tree.parents.size,) * 2), 3)
     value, passes = generator.normal(size=first.size), generator.random(tree.parents.size)
     chosen = node_moves.disjoint(first, second, value, passes)
-    assert all(passes[first] >= passes[other] for first, other in chosen)
+    assert all(passes[first] >= passes[partner] for first, partner in chosen)
     columns = [column for pair in chosen for column in pair]
     assert len(set(columns)) == len(columns)
     worth = {frozenset(pair): gain for *pair, gain in zip(first.tolist(), second.tolist(), value, strict=True)}
     assert all(worth[frozenset(pair)] > 0.0 for pair in chosen)
     for pair, gain in worth.items():  # one that was left has no gain, or overlaps one of more
         if frozenset(pair) not in map(frozenset, chosen) and gain > 0.0:
-            assert any(pair & set(other) and worth[frozenset(other)] > gain for other in chosen)
+            assert any(pair & set(partner) and worth[frozenset(partner)] > gain for partner in chosen)
 
 
 def test_alike_paths__are_leaves_with_the_same_documents():

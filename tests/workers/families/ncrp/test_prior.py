@@ -95,12 +95,12 @@ def test_sticks__number_siblings_without_gaps_and_no_order_is_better(tree, seed,
             continue
         value = nested.sticks_bound(tree, best, ends, gamma)
         for order in permutations(children):
-            other = Sticks(best.a.copy(), best.b.copy(), best.rank.copy())
+            reordered = Sticks(best.a.copy(), best.b.copy(), best.rank.copy())
             later = ends[node]
             for place, child in reversed(list(enumerate(order))):
-                other.rank[child], other.b[child] = place, gamma + later
+                reordered.rank[child], reordered.b[child] = place, gamma + later
                 later += passes[child]
-            assert bound_of(tree, other, ends, gamma, gamma) <= value + 1e-9 * abs(value) + 1e-9
+            assert bound_of(tree, reordered, ends, gamma, gamma) <= value + 1e-9 * abs(value) + 1e-9
 
 
 @given(trees(), st.integers(0, 1000), st.floats(1e-2, 1e2), st.sampled_from([0.1, 1.0]))
@@ -112,9 +112,9 @@ def test_learned_gamma__is_no_worse_than_any(tree, seed, gamma, sharp):
     def value(gamma):
         return bound_of(tree, found, ends, gamma, gamma)
 
-    for other in (gamma, *np.geomspace(1e-3, 1e3, 13), 0.99 * learned, 1.01 * learned):
-        if np.exp(nested.LOG_GAMMA_RANGE[0]) <= other <= np.exp(nested.LOG_GAMMA_RANGE[1]):
-            assert value(learned) >= value(other) - 1e-7 * abs(value(other)) - 1e-7
+    for gamma_tried in (gamma, *np.geomspace(1e-3, 1e3, 13), 0.99 * learned, 1.01 * learned):
+        if np.exp(nested.LOG_GAMMA_RANGE[0]) <= gamma_tried <= np.exp(nested.LOG_GAMMA_RANGE[1]):
+            assert value(learned) >= value(gamma_tried) - 1e-7 * abs(value(gamma_tried)) - 1e-7
     assert value(learned) >= value(gamma) - 1e-12 * abs(value(gamma))
 
 

@@ -297,13 +297,13 @@ def test_move_tables__takes_outcomes_in_turn(discounted):
     case = replace(CASES["chain"], tokens=[2, 2, 2, 2])
     state = next(state for (z, _), state in states_of(case, case.network(discounted)).items() if set(z) == {1})
     outcomes, running = table_outcomes(state, 1, 1), 0.0
-    assert [other.s[1, 1] for _, other in outcomes] == [1, 2, 3, 4][-len(outcomes) :]
+    assert [outcome.s[1, 1] for _, outcome in outcomes] == [1, 2, 3, 4][-len(outcomes) :]
     assert len(outcomes) > 2
-    for chance, other in outcomes:
+    for chance, outcome in outcomes:
         after, numbers = state.copy(), np.full(4, np.nan)
         numbers[1 * case.values + 1] = running + chance / 2
         move_tables(after, [2], numbers.__getitem__)
-        np.testing.assert_array_equal(after.s, other.s)
+        np.testing.assert_array_equal(after.s, outcome.s)
         assert after.is_valid()
         running += chance
 

@@ -242,7 +242,7 @@ def statistics(shard, z, s, graph, strength, discount):
     np.add.at(row, (words, z), 1)
     n = np.zeros((graph.node_kind.size, 3))
     np.add.at(n, (node, z), 1)
-    many = np.bincount(
+    nodes_of_kind = np.bincount(
         graph.node_kind[np.repeat(np.arange(n.shape[0]), np.diff(graph.node_edges))], s.sum(axis=1), strength.size
     )
     child = np.unique(graph.node_kind[np.flatnonzero(np.diff(graph.node_edges))])
@@ -251,8 +251,8 @@ def statistics(shard, z, s, graph, strength, discount):
     found += [first.sum()] if first.size else []
     for kind in child:
         b, a = strength[kind], discount[kind]
-        found += [many[kind], np.log(b), b, np.log(b) * many[kind]]
-        found += [a, a**2, a * many[kind], a * b] if discount.any() else []
+        found += [nodes_of_kind[kind], np.log(b), b, np.log(b) * nodes_of_kind[kind]]
+        found += [a, a**2, a * nodes_of_kind[kind], a * b] if discount.any() else []
     return found
 
 

@@ -22,10 +22,12 @@ def write_segmented(path, rows, vocabulary, shard_tokens=None):
     """Write a corpus of {word: count} whose document number n has 1 + n % 3 segments, some of them empty."""
     generator, parts, lengths = np.random.default_rng(len(rows)), [], []
     for number, row in enumerate(rows):
-        many = 1 + number % 3
-        segments = [{} for _ in range(many)]
+        count_of_segments = 1 + number % 3
+        segments = [{} for _ in range(count_of_segments)]
         for word, count in row.items():
-            for place, some in enumerate(generator.multinomial(count, np.full(many, 1 / many))):
+            for place, some in enumerate(
+                generator.multinomial(count, np.full(count_of_segments, 1 / count_of_segments))
+            ):
                 if some:
                     segments[place][word] = int(some)
         parts += segments

@@ -62,8 +62,8 @@ class Documents:
         rate, length = np.exp(self.r @ rates.label_log), np.abs(self.r).sum(axis=1)
         parts = []
         for side in (np.maximum(self.r, 0), np.maximum(-self.r, 0)):
-            for many in (side, side * length[:, np.newaxis]):
-                parts += [many.T @ (rate * self.inverse * self.n), many.T @ (rate * self.inverse)]
+            for weighted in (side, side * length[:, np.newaxis]):
+                parts += [weighted.T @ (rate * self.inverse * self.n), weighted.T @ (rate * self.inverse)]
         sums = np.stack(parts, axis=1)
         curvature = None
         if whole:
@@ -106,8 +106,8 @@ def test_steps__reach_the_papers_fixed_point():
     inverse = weights.weight_shape / weights.weight_rate
     for label in range(4):
         mine = given_.r[:, label] > 0
-        others = given_.r[mine] * (np.arange(4) != label)
-        rate = 0.7 + (given_.expected()[mine] * np.exp(others @ np.log(inverse))).sum(axis=0)
+        remaining = given_.r[mine] * (np.arange(4) != label)
+        rate = 0.7 + (given_.expected()[mine] * np.exp(remaining @ np.log(inverse))).sum(axis=0)
         np.testing.assert_allclose(weights.weight_rate[label], rate, rtol=1e-8)
         np.testing.assert_allclose(weights.weight_shape[label], 1.5 + given_.prior * mine.sum(), rtol=1e-12)
 

@@ -159,8 +159,8 @@ def full_bound(shard, q, gamma, lambda_, a, b):
     word = shard.words[shard.position]
     bound = (shard.counts[:, np.newaxis] * q * (theta[owner] + phi[word] - np.log(q))).sum()
     for given_, logs, axis, prior in ((gamma, theta, 1, a), (lambda_, phi, 0, b)):
-        many, size = given_.shape[1 - axis], given_.shape[axis]
-        bound += many * (gammaln(size * prior) - size * gammaln(prior)) + ((prior - 1) * logs).sum()
+        vectors, size = given_.shape[1 - axis], given_.shape[axis]
+        bound += vectors * (gammaln(size * prior) - size * gammaln(prior)) + ((prior - 1) * logs).sum()
         bound -= (gammaln(given_.sum(axis=axis)) - gammaln(given_).sum(axis=axis)).sum() + ((given_ - 1) * logs).sum()
     return bound
 

@@ -174,9 +174,9 @@ def run_twin(state, rows, power=1.0):
     )  # fmt: skip
 
 
-def difference(share, other):
+def difference(first, second):
     """How many steps two lists of responsibilities are apart."""
-    return np.abs(share.astype(np.int64) - other.astype(np.int64)).max(initial=0)
+    return np.abs(first.astype(np.int64) - second.astype(np.int64)).max(initial=0)
 
 
 def alone(a, steps, listed=None, count=1):

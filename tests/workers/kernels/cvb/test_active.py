@@ -98,12 +98,12 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
             documents, topics, ActiveState(starts, state.share[held], *counts_), priors_of(rows), np.full(2, power), now,
             ActiveState(starts, share[held], found[0][listed], found[1][first:last]),
         )  # fmt: skip
-    for value, other in zip(
+    for value, expected in zip(
         (share, tokens_of(now.rows, rows["row_topic"]), now.rows.background, now.totals, *found),
         (whole.share, row_change, rest_change, running, *counts),
         strict=True,
     ):
-        np.testing.assert_array_equal(value, other)
+        np.testing.assert_array_equal(value, expected)
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 0.875])
@@ -128,14 +128,14 @@ def test_sweep__of_tokens_that_all_weigh_one_gives_the_bits_of_plain_tokens(stat
     rows = state.rows(3.0)
     ones = replace(state, shard=replace(state.shard, weights=np.ones(state.shard.pairs, dtype=np.float32)))
     plain = replace(state, shard=replace(state.shard, weights=None))
-    for value, other in zip(run(ones, rows), run(plain, rows), strict=True):
+    for value, plain_value in zip(run(ones, rows), run(plain, rows), strict=True):
         if isinstance(value, Listed):
-            np.testing.assert_array_equal(value.share, other.share)
+            np.testing.assert_array_equal(value.share, plain_value.share)
         elif isinstance(value, tuple):
-            for found, expected in zip(value, other, strict=True):
+            for found, expected in zip(value, plain_value, strict=True):
                 np.testing.assert_array_equal(found, expected)
         else:
-            np.testing.assert_array_equal(value, other)
+            np.testing.assert_array_equal(value, plain_value)
 
 
 @given(weighed_shards())
@@ -307,10 +307,10 @@ def test_sweep__raises_ratios_of_weights_to_a_power(logarithms, power, every, da
     state, rows = alone(a, [0] * len(listed), listed)
     steps = run(state, rows, power)[0].share.astype(np.float64)
     for i, topics in enumerate(listed):
-        for j, other in enumerate(listed):
+        for j, second_topic in enumerate(listed):
             least = min(steps[i], steps[j])
             if least >= 30:  # few steps tell no ratio
-                found, exact = np.log2(steps[i] / steps[j]), power * (logarithms[topics] - logarithms[other])
+                found, exact = np.log2(steps[i] / steps[j]), power * (logarithms[topics] - logarithms[second_topic])
                 assert abs(found - exact) <= (0.0 if power == 2 else 0.0861 * (1 + power)) + 1.5 / least + 1e-3
 
 

@@ -46,7 +46,7 @@ def test_active_tables__of_documents_own_priors_equal_their_twin(state):
     priors = same(prior)._replace(design_priors=priors_of_rows, design_place=place)
     sums.active_tables(state.pairs, state.active, state.sparse, priors, tables, grown)
     twin, twin_grown = naive.tables(
-        state.shard.offsets, pair_totals(state.shard), *state.where, prior, own=priors_of_rows[place]
+        state.shard.offsets, pair_totals(state.shard), *state.where, prior, document_priors=priors_of_rows[place]
     )
     np.testing.assert_allclose(tables, twin, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(grown[:-1] + grown[-1], twin_grown, rtol=1e-6, atol=1e-6)

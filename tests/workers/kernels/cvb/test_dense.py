@@ -26,16 +26,16 @@ def state(shard, q, extra, seed):
     prior_total = 7.0 if shard.weights is None else 40.0
     generator = np.random.default_rng(seed)
     rows, topics = shard.words.size, q.shape[1]
-    other = extra * generator.random((rows, topics))
+    elsewhere = extra * generator.random((rows, topics))
     mean = naive.word_topic(rows, shard.position, pair_totals(shard), q)
     variance = naive.word_variance(rows, shard.position, pair_totals(shard), q)
     return {
-        "word": mean + other,
-        "variance": variance + 0.3 * other,
+        "word": mean + elsewhere,
+        "variance": variance + 0.3 * elsewhere,
         "a": generator.uniform(0.05, 2.0, topics),
         "b": generator.uniform(0.01, 1.0, rows),
         "totals": np.stack(
-            [mean.sum(axis=0) + other.sum(axis=0) + prior_total, variance.sum(axis=0) + 0.3 * other.sum(axis=0)]
+            [mean.sum(axis=0) + elsewhere.sum(axis=0) + prior_total, variance.sum(axis=0) + 0.3 * elsewhere.sum(axis=0)]
         ),
     }
 

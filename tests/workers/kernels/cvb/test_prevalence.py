@@ -338,6 +338,6 @@ def test_sweep__with_priors_of_documents_equals_its_twin(shards, data, extra, se
     )  # fmt: skip
     twin = naive_active.sweep(
         *state.pair_arrays, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(1.0),
-        *state.where, rows["totals"], rows["row_topic"], state.shard.weights, own=priors_of_rows[place],
+        *state.where, rows["totals"], rows["row_topic"], state.shard.weights, document_priors=priors_of_rows[place],
     )[0]  # fmt: skip
     assert difference(share, twin) <= STEPS

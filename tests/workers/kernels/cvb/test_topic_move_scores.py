@@ -247,8 +247,8 @@ def test_scores__add_up_over_runs_of_documents(state, extra, key):
         held_of_run[pairs] = held[pairs]
         halves[0] += merges(state, rows, held_of_run, kept, gone)
         halves[1] += deletes(state, rows, held_of_run, number, handed)
-    for sums, other in zip(whole, halves, strict=True):
-        np.testing.assert_allclose(sums, other, rtol=1e-9, atol=1e-9)
+    for sums, half_sums in zip(whole, halves, strict=True):
+        np.testing.assert_allclose(sums, half_sums, rtol=1e-9, atol=1e-9)
 
 
 def test_score_deletions__of_a_topic_without_tokens_gains_what_its_prior_took():

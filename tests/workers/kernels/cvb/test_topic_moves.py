@@ -37,15 +37,15 @@ def moves_of(draw, topics):
     into, split = np.arange(topics), np.full(topics, -1)
     free = list(draw(st.permutations(range(topics))))
     while len(free) >= 2:
-        removed, other = free.pop(), free.pop()
+        removed, target = free.pop(), free.pop()
         kind = draw(st.sampled_from(["merge", "delete", "split", "none"]))
         if kind == "merge":
-            into[removed] = other
+            into[removed] = target
         elif kind == "delete":
             into[removed] = -1
         elif kind == "split":
             # The slot of the half is as a rule empty before.
-            into[removed], split[other] = draw(st.sampled_from([-1, removed])), removed
+            into[removed], split[target] = draw(st.sampled_from([-1, removed])), removed
     return into, split
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.networks.states import EdgeTables, OwnTokens
+from collapsium.workers.families.networks.states import EdgeTables, SampledNodeTokens
 from collapsium.workers.kernels.networks.consistency import (
     OTHER_TOKENS,
     SOUND,
@@ -33,7 +33,7 @@ def sampled(drawn):
 
 def counts_of(local):
     """Tables and own topics, as the kernels take them."""
-    return EdgeTables.from_arrays(local).record, OwnTokens.from_arrays(local).record
+    return EdgeTables.from_arrays(local).record, SampledNodeTokens.from_arrays(local).record
 
 
 def seated(drawn, local):
@@ -119,7 +119,7 @@ def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(drawn
             for a, b in zip(node_tokens.offsets, node_tokens.offsets[1:], strict=False)
         ]
         expected = network_sums.count_node_topics(drawn.laid.tokens()[1], tokens, nodes)
-        wrong = [node for node, (found, other) in enumerate(zip(lists, expected, strict=True)) if found != other]
+        wrong = [node for node, (found, listed) in enumerate(zip(lists, expected, strict=True)) if found != listed]
         assert unlisted[0] == (wrong[0] if wrong else -1)
 
 
@@ -140,8 +140,8 @@ def test_find_misplaced__finds_a_fault_that_its_twin_finds(drawn, name, draw):
         }.get(name, (0, sound.node_kind.size))
         values[draw.randrange(values.size)] = draw.randrange(least, end)
     for graph in (sound, replace(sound, **{name: values})):
-        most, fault = np.zeros(len(linked), dtype=np.int64), np.zeros(1, dtype=np.int64)
-        find_misplaced(graph.record, graph.nodes_of_documents, linked, plan.word_kind, most, fault)
+        max_nodes, fault = np.zeros(len(linked), dtype=np.int64), np.zeros(1, dtype=np.int64)
+        find_misplaced(graph.record, graph.nodes_of_documents, linked, plan.word_kind, max_nodes, fault)
         faults, expected = network_sums.misplaced(graph, linked, plan.word_kind)
         if graph is sound:
             assert not faults
@@ -149,4 +149,4 @@ def test_find_misplaced__finds_a_fault_that_its_twin_finds(drawn, name, draw):
             assert fault[0] in faults
         else:
             assert fault[0] == SOUND
-            assert most.tolist() == expected
+            assert max_nodes.tolist() == expected

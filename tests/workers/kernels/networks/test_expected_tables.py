@@ -45,8 +45,8 @@ def shard_of(seed):
     generator = np.random.default_rng(seed)
     rows, documents = [], [0]
     for _ in range(3):
-        many = int(generator.integers(0, 4))
-        rows += [np.sort(generator.permutation(WORDS)[: generator.integers(0, 5)]) for _ in range(many)]
+        nodes = int(generator.integers(0, 4))
+        rows += [np.sort(generator.permutation(WORDS)[: generator.integers(0, 5)]) for _ in range(nodes)]
         documents.append(len(rows))
     pairs = np.cumsum([0, *(row.size for row in rows)]).astype(np.int64)
     position = np.concatenate([np.zeros(0), *rows]).astype(np.int32)
@@ -77,7 +77,7 @@ def problem(seed, network, discount):
 def documents_of(shard, local, global_state):
     """Plain documents with the tokens that the local state gives them, and each one's pairs by node."""
     graph, found = local.graph, []
-    starts, topic, count, absent = local.own.record
+    starts, topic, count, absent = local.node_tokens.record
     pairs, lists = graph.node_pairs(shard).offsets, shares_of(local.responsibilities)
     for low, high in itertools.pairwise(graph.document_nodes):
         parents = []
@@ -92,7 +92,8 @@ def documents_of(shard, local, global_state):
         node_pairs = []
         for j, node in enumerate(range(low - graph.shared, high - graph.shared)):
             entries = slice(starts[node], starts[node + 1])
-            document.own[j, topic[entries]], document.own_absent[j, topic[entries]] = count[entries], absent[entries]
+            document.node_tokens[j, topic[entries]] = count[entries]
+            document.log_absent[j, topic[entries]] = absent[entries]
             node_pairs.append(
                 [[shard.position[p], shard.counts[p], lists[p]] for p in range(pairs[node], pairs[node + 1])]
             )

@@ -244,7 +244,7 @@ def test_means_lists_and_dots__equal_their_twins(drawn, held):
     mean = naive.expected(state)[drawn.shared :]
     vectors = drawn.family.node_vectors(local, global_state)
     np.testing.assert_allclose(vectors, mean, rtol=2e-6, atol=1e-9)
-    starts, topic, count = local.counts.own.record
+    starts, topic, count = local.counts.node_tokens.record
     listed = [list(zip(topic[a:b], count[a:b], strict=True)) for a, b in zip(starts, starts[1:], strict=False)]
     nodes = range(drawn.shared, graph.node_kind.size)
     assert listed == network_sums.count_node_topics(drawn.laid.tokens()[1], sampling.counts.token_topic, nodes)

@@ -24,12 +24,12 @@ SHARE = 1e-3
 
 
 @st.composite
-def trees(draw, most=9):
+def trees(draw, max_nodes=9):
     """A tree in columns, some of them free; inner nodes may have no children."""
     depth = draw(st.integers(1, 5))
     parents = [ROOT]
     levels = [0]
-    for _ in range(draw(st.integers(0, most - 1)) if depth > 1 else 0):
+    for _ in range(draw(st.integers(0, max_nodes - 1)) if depth > 1 else 0):
         able = [place for place, level in enumerate(levels) if level < depth - 1]
         parents.append(draw(st.sampled_from(able)))
         levels.append(levels[parents[-1]] + 1)
@@ -65,11 +65,11 @@ def sizes_of(twin):
     return float(twin.mean.size), twin.variance, twin.precision
 
 
-def results_for(count, twin, most):
+def results_for(count, twin, limit):
     """Arrays for a kernel to fill, and to add to."""
     (nodes, depth), words = twin.paths.shape, twin.mean.size
-    ends = np.full((count, most), -7, dtype=np.int32)
-    masses = np.full((count, most), np.nan, dtype=np.float32)
+    ends = np.full((count, limit), -7, dtype=np.int32)
+    masses = np.full((count, limit), np.nan, dtype=np.float32)
     posterior = VectorPosterior(ends, masses, np.full(count, -7, dtype=np.int32), np.full((count, depth), np.nan))
     second = np.zeros((nodes + 1, nodes + 1))
     return posterior, TreeStatistics(np.zeros((nodes + 1, words)), second, np.zeros(nodes), np.zeros(3))
@@ -80,7 +80,7 @@ def near(found, expected, rtol=1e-7):
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=1e-300))
 
 
-def require_equal(values, twin, filled, expected, most):
+def require_equal(values, twin, filled, expected, limit):
     """The kernel's results equal its twin's."""
     (listed, masses, best, factors), (by_node, second, ends, sums) = filled
     near(by_node, expected.by_node)
@@ -96,7 +96,7 @@ def require_equal(values, twin, filled, expected, most):
         assert best[row] in among
         assert q[best[row]] >= q[among].max() - 1e-8
         near(factors[row], expected.mean[row, best[row]])
-        largest = np.sort(np.where(q >= SHARE, q, 0.0))[::-1][:most]
+        largest = np.sort(np.where(q >= SHARE, q, 0.0))[::-1][:limit]
         np.testing.assert_allclose(masses[row][: largest.size], largest, rtol=1e-5, atol=1e-7)
         is_listed = listed[row] >= 0
         np.testing.assert_allclose(q[listed[row][is_listed]], masses[row][is_listed], rtol=1e-5)
@@ -105,20 +105,20 @@ def require_equal(values, twin, filled, expected, most):
 
 
 @given(problems(), st.integers(1, 4))
-def test_components__equal_their_twin(drawn, most):
+def test_components__equal_their_twin(drawn, limit):
     model, values, twin = drawn
     quadratic, covariance, log_determinant = end_quadratics(model, twin.paths, *sizes_of(twin))
     for end in range(len(twin.paths)):
         near(quadratic[end], twin.quadratic(end), 1e-10)
-    filled = results_for(len(values), twin, most)
+    filled = results_for(len(values), twin, limit)
     end_log = twin.end_log - 0.5 * log_determinant
     tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, covariance, end_log, twin.precision)
     sweep_components(values, tree_, SHARE, *filled)
-    require_equal(values, twin, filled, naive.sweep_components(values, twin), most)
+    require_equal(values, twin, filled, naive.sweep_components(values, twin), limit)
 
 
 @given(problems(), st.integers(1, 4), st.integers(0, 1000))
-def test_factors__equal_their_twin(drawn, most, seed):
+def test_factors__equal_their_twin(drawn, limit, seed):
     model, values, twin = drawn
     depth, generator = twin.paths.shape[1], np.random.default_rng(seed)
     quadratic, _, _ = end_quadratics(model, twin.paths, *sizes_of(twin))
@@ -126,10 +126,10 @@ def test_factors__equal_their_twin(drawn, most, seed):
     root = 0.3 * generator.normal(size=(len(values), depth, depth))
     spread = np.matmul(root, root.transpose(0, 2, 1)) + 0.1 * np.eye(depth)
     expected = naive.sweep_factors(values, twin, location, spread)
-    filled = results_for(len(values), twin, most)
+    filled = results_for(len(values), twin, limit)
     tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, quadratic, twin.end_log, twin.precision)
     sweep_factors(values, tree_, SHARE, FactorPosterior(location, spread), *filled)
-    require_equal(values, twin, filled, expected, most)
+    require_equal(values, twin, filled, expected, limit)
     near(location, expected.location)
     near(spread, expected.spread)
 

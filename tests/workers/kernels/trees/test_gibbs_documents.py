@@ -27,21 +27,24 @@ pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 class Sample:
     """A shard in a tree that other shards are in too; some of its documents may be outside of it."""
 
-    def __init__(self, rows, seed, depth, slots, others, outside):
+    def __init__(self, rows, seed, depth, slots, other_documents, outside):
         self.shard, noise = Shard.of(0, documents_of(rows)), np.random.default_rng(seed)
         self.depth, self.alpha, self.eta = depth, noise.uniform(0.1, 3.0, depth), noise.uniform(0.05, 1.5, depth)
         self.gamma, self.key = float(noise.uniform(0.2, 3.0)), Stream(seed, "sweep").key()
         self.order = [int(slot) for slot in 1 + noise.permutation(slots - 1)]
         self.parents, self.path = {0: -1}, np.full((self.shard.documents, depth), -1, dtype=np.int32)
-        self.elsewhere, self.others = np.zeros((self.shard.words.size, slots), dtype=np.int32), np.zeros(slots, int)
-        for number in range(self.shard.documents + others):
+        self.elsewhere, self.other_documents = (
+            np.zeros((self.shard.words.size, slots), dtype=np.int32),
+            np.zeros(slots, int),
+        )
+        for number in range(self.shard.documents + other_documents):
             route = self._route(noise)
-            if number < others:
-                self.others[route] += 1
+            if number < other_documents:
+                self.other_documents[route] += 1
                 self.elsewhere[:, route] += noise.poisson(0.7, (self.shard.words.size, depth)).astype(np.int32)
             elif noise.random() >= outside:
-                self.path[number - others] = route
-        used = {0, *np.flatnonzero(self.others), *self.path.ravel()} - {-1}
+                self.path[number - other_documents] = route
+        used = {0, *np.flatnonzero(self.other_documents), *self.path.ravel()} - {-1}
         self.parents = {node: up for node, up in self.parents.items() if node in used}
         self.z = noise.integers(0, depth, self.shard.tokens).astype(np.uint8)
         self.free = [slot for slot in self.order if slot not in self.parents]
@@ -61,7 +64,7 @@ class Sample:
 
     def counted(self, path, z):
         """n_iw, and the documents of each node."""
-        row, documents = self.elsewhere.copy(), self.others.copy()
+        row, documents = self.elsewhere.copy(), self.other_documents.copy()
         owner = np.repeat(np.repeat(np.arange(self.shard.documents), np.diff(self.shard.offsets)), self.shard.counts)
         inside = path[owner, 0] >= 0
         node = path[owner, z][inside]
@@ -71,7 +74,7 @@ class Sample:
 
     def swept(self, births, slots=None, apart=False, turn=0, hang=None):
         """The kernel, given all free slots or so many at a time: path, z, parents and the free slots that are left."""
-        path, z, slots_ = self.path.copy(), self.z.copy(), self.others.size
+        path, z, slots_ = self.path.copy(), self.z.copy(), self.other_documents.size
         row, documents = self.counted(path, z)
         parent, level = np.full(slots_, FREE), np.full(slots_, -1)
         for node, up in self.parents.items():
@@ -118,7 +121,7 @@ def test_sweep__equals_its_twin(sample, births, apart, turn):
     found = sample.swept(births, apart=apart, turn=turn)
     expected = naive.sweep(
         *sample.pair_arrays, sample.key, sample.alpha, sample.eta, sample.gamma, births, apart, turn, sample.free, sample.parents,
-        sample.elsewhere, sample.others, sample.path, sample.z,
+        sample.elsewhere, sample.other_documents, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
     inside = np.repeat(expected[0][:, 0] >= 0, sample.shard.lengths)
@@ -144,7 +147,7 @@ def test_sweep__of_words_that_occur_often_equals_its_twin():
     found = sample.swept(True)
     expected = naive.sweep(
         *sample.pair_arrays, sample.key, sample.alpha, sample.eta, sample.gamma, True, False, 0, sample.free, sample.parents,
-        sample.elsewhere, sample.others, sample.path, sample.z,
+        sample.elsewhere, sample.other_documents, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])
@@ -155,13 +158,13 @@ def test_move_subtrees__equals_its_twin(sample, births, shared, seed):
     """Nodes hang by the joint probability of everything, those that other shards know nowhere else."""
     sample.path[:] = np.where(sample.path[:, :1] < 0, sample.path[sample.path[:, 0].argmax()], sample.path)
     assume(sample.path.size and sample.path[0, 0] >= 0)
-    nodes = {0, *np.flatnonzero(sample.others), *sample.path.ravel()}
+    nodes = {0, *np.flatnonzero(sample.other_documents), *sample.path.ravel()}
     assert nodes == set(sample.parents)
-    reusable = np.random.default_rng(seed).integers(0, 2, sample.others.size)
+    reusable = np.random.default_rng(seed).integers(0, 2, sample.other_documents.size)
     found = sample.swept(births, hang=(shared, reusable))
     expected = naive.move_subtrees(
         *sample.pair_arrays, sample.key, sample.alpha, sample.eta, sample.gamma, births, shared, sample.free,
-        set(np.flatnonzero(reusable)), sample.parents, sample.elsewhere, sample.others, sample.path, sample.z,
+        set(np.flatnonzero(reusable)), sample.parents, sample.elsewhere, sample.other_documents, sample.path, sample.z,
     )  # fmt: skip
     np.testing.assert_array_equal(found[0], expected[0])
     np.testing.assert_array_equal(found[1], expected[1])

@@ -147,14 +147,14 @@ def test_sweep_paths__is_finite_where_weights_vanish(shard, tree, seed, alpha):
 
 
 @given(st.lists(st.sampled_from([0.0, 1e-4, 1e-3, 0.1, 0.25, 0.5]), min_size=1, max_size=30), st.integers(1, 20))
-def test_keep_largest__equals_its_twin(values, most):
+def test_keep_largest__equals_its_twin(values, limit):
     """Ties too, and where none has the share, of which the largest is kept."""
     q = np.array(values)
-    ends, masses = np.full(most, 7, dtype=np.int32), np.full(most, np.nan, dtype=np.float32)
+    ends, masses = np.full(limit, 7, dtype=np.int32), np.full(limit, np.nan, dtype=np.float32)
     paths.keep_largest(q, SHARE, ends, masses)
-    chosen, expected = naive.largest(values, SHARE, most)
-    np.testing.assert_array_equal(ends, chosen + [-1] * (most - len(chosen)))
-    np.testing.assert_array_equal(masses, np.array(expected + [0.0] * (most - len(chosen)), dtype=np.float32))
+    chosen, expected = naive.largest(values, SHARE, limit)
+    np.testing.assert_array_equal(ends, chosen + [-1] * (limit - len(chosen)))
+    np.testing.assert_array_equal(masses, np.array(expected + [0.0] * (limit - len(chosen)), dtype=np.float32))
 
 
 def counts_of(generator, words, size):
