@@ -66,7 +66,8 @@ class OverwriteOptions(Options):
 
     overwrite: bool = pydantic.Field(
         False,
-        description="replace an existing output; if the call fails, it is kept, as NAME.replaced if need be",
+        description="replace an existing output; if the call fails, the old output is kept, possibly renamed to "
+        "NAME.replaced",
     )
 
 

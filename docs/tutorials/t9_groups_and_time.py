@@ -4,9 +4,10 @@ Effects of groups and time
 
 You will estimate how topics differ between groups at the same time, and
 over time within groups, with intervals that you can defend, and find
-the words that each group uses. :doc:`t9_speeches` finds these topics.
-Readers who know stm will recognise its vignette: the data are speeches
-with the speaker's party and the year.
+the words that each group uses. :doc:`t9_speeches` shows how to choose
+and read topics for the same speeches. If you know stm's vignette (blog
+posts, ideology and day), this is the same analysis for speeches, party
+and year.
 """
 
 # %%
@@ -70,7 +71,7 @@ gap.frame().sort_values("p_adjusted")[columns].head().round(3)
 
 # %%
 # An estimate of 0.02 means that Democrats spend two percentage points
-# more of an address on the topic than Republicans in the same years:
+# more of a paragraph on the topic than Republicans in the same years:
 # they speak more about schools, and less about the military.
 # ``p_adjusted`` accounts for testing twenty topics at once. The forest
 # plot shows all of them; intervals that contain zero are grey.
@@ -128,8 +129,9 @@ spoken = words_figure(
 # Words over time
 # ---------------
 #
-# The fitted topic of war has a single list of words for sixty years. A
-# chain over the decades shows how its words changed.
+# The fitted topic of war has a single list of words for sixty years.
+# ``words_over`` estimates the words of each decade, smoothed towards
+# the neighbouring decades.
 
 words = model.words_over(6, "decade")
 words.frame(6).pivot(index="period", columns="rank", values="word")
@@ -150,7 +152,8 @@ words.changes_frame(4).round(4)
 # parties were not assigned to years at random, so a difference between
 # them is not a causal effect.
 #
-# A report includes all of this in a file that you can share.
+# A report includes the effects, curves and words above in a file that
+# you can share.
 
 model.report(
     "effects.html",

@@ -111,8 +111,8 @@ for axis, color in zip(axes, ("leiden", columns[0]), strict=True):
 figure.tight_layout()
 
 # %%
-# Topic shares by cell type come with standard errors, as for any field
-# of the documents.
+# ``shares_by`` estimates the topic shares of each cell type, with 95%
+# intervals. It works for every column that ``labels`` names.
 
 shares = model.shares_by("type").frame()
 print(shares[["topic", "term", "estimate", "low", "high"]].head(8))

@@ -322,7 +322,8 @@ def fit(
         options and defaults: English stop words are left out, all other words are retained.
 
         Or an AnnData object, in memory, backed or lazy: its cells are the documents, and its genes or peaks the words.
-        It accepts `layer`, `binarise`, `id`, `labels` and `covariates`, among the options of `ingest`.
+        It accepts the options `layer`, `binarise`, `id`, `labels` and `covariates` of `ingest`, and the ones
+        that leave out words, such as `min_documents`.
     out : str or path-like, optional
         Folder of the new run. If the documents are texts, their corpus is written into it too. By default the run is
         in a temporary folder, which is removed when the model is closed (`Model.close`) or garbage-collected, or when

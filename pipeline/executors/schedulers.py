@@ -161,7 +161,7 @@ class SchedulerOptions(Options):
         None,
         validate_default=True,
         description="threads: threads of this process (the default, unless a Dask client is active); local: a Dask "
-        "cluster on this machine, of one process with as many threads, with a dashboard; serial: one task after "
+        "cluster on this machine with a dashboard, whose single process has `workers` threads; serial: one task after "
         "another; or a Dask scheduler: its address, such as tcp://host:8786, or the file that `dask scheduler "
         "--scheduler-file` writes; in Python also a Dask client or cluster object, which stays open",
     )
@@ -234,8 +234,8 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
         False,
-        description="stop with an error if the workers' processors differ, or if processors or library versions have "
-        "changed since the run began, because results may then differ in the last bits (default: print a notice)",
+        description="stop with an error if processors or library versions differ between workers, or have changed "
+        "since the run began, in a way that can change the last bits of results (default: print a notice)",
     )
 
 

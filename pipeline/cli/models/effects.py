@@ -26,7 +26,8 @@ too narrow.
 
 --words TOPIC compares words instead: it shows, by log-odds, the words that each group
 of the formula's only field uses more often for a topic than all other documents or,
-with --contrast A,B, than the other group. Errors are summed over documents.
+with --contrast FIELD=A,B, than the other group. Standard errors treat documents, not
+tokens, as independent.
 
 --words TOPIC --over PERIOD follows the words of a topic over time, without a formula:
 the most probable words of each period (decade, '5 years', or a field of numbers), and
@@ -37,8 +38,8 @@ Without RUN, --proportions and --data name CSV files from any tool, with one row
 document. Their rows have the same order, or the first column of the proportions
 contains ids and has the name of a column of the data.
 
---json prints rows with topic, words, term, estimate, se, low, high, p and
-p_adjusted (over the topics, by Holm's method).
+The printed table has p-values adjusted over the topics by Holm's method. --json prints
+rows with topic, words, term, estimate, se, low, high, p (unadjusted) and p_adjusted.
 """
 
 from __future__ import annotations

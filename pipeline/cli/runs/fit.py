@@ -3,8 +3,11 @@
 A run is a folder: run.json (the options), events.jsonl (one line for each
 iteration), checkpoints/ and, at the end, model/. Ctrl-C stops the fit and keeps
 the last complete iteration. --resume continues a run, also after a crash, with the
-result of an uninterrupted run. A held-out corpus is scored during the fit, without
-influence on it except with --stop-on score.
+result of an uninterrupted run. A held-out corpus is scored during the fit; it does
+not influence the fit, unless --stop-on score or --keep best is set.
+
+Each family has further options, such as --alpha and --prevalence of lda: see
+collapsium fit --family lda --help.
 """
 
 from __future__ import annotations
@@ -47,9 +50,9 @@ class ResumeOptions(Options):
 
     resume: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="continue a run from its last complete checkpoint, with the options of its run.json. "
-        "CORPUS and `heldout` are needed only if they were moved; of the other options, only limits of the run and "
-        "options of execution may change",
+        description="continue a run from its last complete checkpoint, with the options of its run.json. CORPUS and "
+        "`heldout` are needed only if they were moved; of the other options, only those that say when the fit stops, "
+        "is scored and saved, and where it runs may change",
     )
 
 

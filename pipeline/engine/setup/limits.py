@@ -127,7 +127,10 @@ class Limits(Options):
         description="number of states to save, including the last, as models whose predictions are averaged",
     )
     sample_every: Annotated[int, Value("T", unit="iterations", heading=ENSEMBLES)] = Field(
-        0, ge=0, le=MOST, description="with `samples`: number of iterations between two saved states"
+        0,
+        ge=0,
+        le=MOST,
+        description="number of iterations between two saved states; required if `samples` is 2 or more",
     )
 
     @pydantic.model_validator(mode="after")
@@ -195,18 +198,19 @@ class StartOptions(Options):
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
-        description="initial proportions of the documents: random; clusters: by the vectors of their words; "
-        "quick-clusters: by the clusters of words that share documents; documents: one topic each, by a mixture; tree: "
-        "a mixture under a root; or a Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda "
-        "and hdp, but random with seeds, dense responsibilities, the stochastic schedule, or fewer than two documents "
-        "per topic; random with other families)",
+        description="initial proportions of the documents: random; clusters: each document in the cluster nearest to "
+        "its words' vectors; quick-clusters: in the clusters of its words; documents: in the "
+        "component of a mixture with one topic per document; tree: the same, with a root topic for common words; or a "
+        "Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda and hdp, but random with "
+        "seed words, dense responsibilities, the stochastic schedule, or fewer than two documents per topic; random "
+        "with other families)",
     )
     init_strength: Annotated[float, Value("TOKENS"), Formerly("start_strength")] = Field(
         0.0,
         ge=0,
         le=MAX_START_STRENGTH,
-        description="lda, hdp: weight, in tokens, of the initial proportions r in each document's prior, a_k + TOKENS "
-        "r_dk",
+        description="lda, hdp: weight, in tokens, of the initial proportions in each document's prior: as if the "
+        "document had so many more tokens with these proportions",
     )
 
 
@@ -243,11 +247,10 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="start from the topics and proportions of another run, of any family. Its vocabulary must equal "
-        "the corpus's vocabulary, or its first words; if it has more topics than the fit, the largest are used. Shards "
-        "that "
-        "both runs have in common continue from the state that a run of the same family saved (with `resume`: the new "
-        "location of that run, if it was moved)",
+        description="start from the topics and proportions of another run, of any family. Its vocabulary must be the "
+        "corpus's or the first words of the corpus's; if it has more topics than the fit, the largest are used. "
+        "Shards that both runs have in common continue from the saved state of a run of the same family. With "
+        "`resume`: the new location of the other run, if it was moved",
     )
 
     @property

@@ -125,7 +125,7 @@ def truth_table(found: Summary) -> str:
 
 
 def stability_table(found: Summary) -> str:
-    """Return the similarity of topics between seeds, and the number of topics that `hdp` finds."""
+    """Return the similarity of topics between seeds, and the number of number of topics that `hdp` uses."""
     corpora = found.corpora("truth")
     names = list(dict.fromkeys(name for corpus in corpora for name in found.contestants(corpus)))
 
@@ -141,7 +141,9 @@ def stability_table(found: Summary) -> str:
         rows.append(
             [f"`{name}`" if name in OURS else name, *("" if value is None else f"{value:.2f}" for value in values)]
         )
-    rows.append(["topics that `hdp` finds", *(found.text(corpus, "hdp", "topics", ".0f") for corpus in corpora)])
+    rows.append(
+        ["number of topics that `hdp` uses", *(found.text(corpus, "hdp", "topics", ".0f") for corpus in corpora)]
+    )
     return table_of(["stability", *corpora], rows)
 
 
@@ -275,7 +277,9 @@ def sessions_table(found: Summary) -> str:
     sessions = [found.records["session", name] for name in sorted(used)]
     machines = sorted({f"{session['machine']['cpu']}, {session['machine']['cores']} cores" for session in sessions})
     commits = ", ".join(dict.fromkeys(session["commit"] for session in sessions))
-    versions = ", ".join(f"{name} {version}" for name, version in sessions[-1]["machine"]["versions"].items())
+    # A session has the versions of the libraries that were installed in it.
+    installed = {item: None for session in sessions for item in session["machine"]["versions"].items()}
+    versions = ", ".join(f"{name} {version}" for name, version in installed)
     days = " to ".join(dict.fromkeys((sessions[0]["key"][1][:10], sessions[-1]["key"][1][:10])))
     return f"Measured on {days} at {commits}, on {'; '.join(machines)}: {versions}.\n"
 

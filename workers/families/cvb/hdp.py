@@ -157,8 +157,8 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
     split_merge_moves: Annotated[bool | None, Formerly("moves")] = Field(
         None,
         description="merge, delete and split topics; a move is accepted if it improves the prediction of "
-        f"{schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} of the tokens, or "
-        f"{schedule.SPLIT_MERGE_HELD_TOKENS:,.0f} of a large "
+        f"{schedule.SPLIT_MERGE_HELD_TOKENS:,.0f} tokens, but at most "
+        f"{schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} and at least {schedule.MIN_SPLIT_MERGE_HELD_SHARE:.0%} of the "
         "corpus, which are excluded from the counts meanwhile (default: true with active "
         f"responsibilities and {schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations or more, except in a warm start)",
     )

@@ -27,10 +27,10 @@ class CollapsedOptions(SeededOptions):
     most_active: int | None = Field(
         None,
         ge=1,
-        description="largest number of active topics of a document (default: all if there are at most 128 "
-        "topics, else 24 plus one for every 8 of its distinct words, and 64 at least, but not more than 98,304 divided "
-        "by its distinct words, and 16 at least; with more than 128 topics, in corpora of 4 million tokens or more, an "
-        "eighth of that, if held-out tokens are then predicted better)",
+        description="largest number of active topics of a document (default: with up to 768 distinct words, all if "
+        "there are at most 128 topics, and otherwise 24 plus one for every 8 distinct words, but at least 64; with "
+        "more distinct words, at most 98,304 divided by their number, but at least 16; with more than 128 topics, in "
+        "corpora of 4 million tokens or more, an eighth of that, if held-out tokens are then predicted better)",
     )
     momentum: float = Field(
         0.8,
