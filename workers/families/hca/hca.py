@@ -24,8 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import NumericalError, OptionError
 from collapsium.workers import special_functions as special
+from collapsium.workers.arrays.annotations import MAX_MAGNITUDE
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.document_hash import smallest_hashes, vector_hashes
 from collapsium.workers.arrays.random_streams import Stream
@@ -576,6 +577,12 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
             return block, Delta()
         before, after = block.word_node, np.zeros(block.word_node.shape)
         after[delta.ids["word"]] = swept.word_node
+        reached = np.abs(after).max(initial=0.0)
+        if reached > MAX_MAGNITUDE:
+            raise NumericalError(
+                f"sums over the vectors reach {reached:.3g}, and a model has at most {MAX_MAGNITUDE:g}; divide the "
+                "vectors by a constant"
+            )
         change = np.abs(after - before).sum() / max(np.abs(after).sum(), 1e-300)
         probes = np.zeros(block.probes.shape)
         if swept.word_probe is not None:

@@ -13,7 +13,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_options
-from collapsium.storage.errors import CollapsiumError, OptionError
+from collapsium.storage.errors import CollapsiumError, NumericalError, OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.hca.hca import MAX_ENDS, Hca
 from collapsium.workers.families.hca.states import HcaRows, NextLoadings, TreeSums
@@ -244,6 +244,15 @@ def test_local_states__grow_with_vectors_and_depth_alone(tmp_path, form):
     assert size(40, 30, 6, 2) == size(40, 4, 12, 2) == smallest
     assert size(80, 4, 6, 2) == 2 * smallest
     assert size(40, 4, 6, 4) < 4.1 * smallest
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("factor", [1e20, 1e100])
+def test_vectors_too_large_for_a_model__are_refused(tmp_path, form, factor):
+    """A model with such sums could not be read again."""
+    vectors = write_vectors(tmp_path / "vectors", drawn(1) * factor)
+    with pytest.raises(NumericalError, match="divide the vectors by a constant|squares can be summed"):
+        fit(vectors, tmp_path / "run", family="hca", form=form, iterations=5, scheduler="serial")
 
 
 def test_vectors_that_begin_clusters__do_not_depend_on_their_order(tmp_path):
