@@ -73,6 +73,8 @@ NAMES = {
     "whole": "complete",
     "workbench": "job context",
 }
+PRONOUNS = {"few", "here", "home", "homes", "many", "ours", "own", "such", "theirs", "there"}
+"""Words that say nothing of what a name holds, unless others are joined to them."""
 CONDITIONS = {"given", "given_labels"}
 """Names of what a probability is conditional on, as in p(topic | label): the field's word there."""
 PROSE = re.compile(
@@ -162,6 +164,8 @@ def faults_of_module(path: Path) -> Iterator[str]:
         for word in PROSE.findall(docstring):
             yield f"{line}: {word!r} in a docstring"
     for line, name in names_of(tree):
+        if name in PRONOUNS:
+            yield f"{line}: {name!r}; rather the name of what it holds"
         for word in words_of(name):
             if word in NAMES and name not in CONDITIONS:
                 yield f"{line}: {name!r} has {word!r}; rather {NAMES[word]}"

@@ -205,7 +205,7 @@ def edit(
                 notes += _summarise(folder, corpus, executor)
             if out is None:
                 opened = Model(place.path)
-                opened.own(str(place.temporary), place.path)
+                opened.take_over(str(place.temporary), place.path)
                 return FittedModel(opened)
     return Edited(
         topics=int((edited.counts.sum(axis=0) > 0.0).sum()),

@@ -368,7 +368,7 @@ def fit(
         ActiveFit(full, Run(folder.run), placement, sinks).run()
         model = OpenModel(folder.run)
         if folder.temporary is not None:
-            model.own(folder.temporary, folder.run)
+            model.take_over(folder.temporary, folder.run)
     return Model(model, texts=corpus if is_texts and not is_annotated(corpus) else None)
 
 

@@ -324,7 +324,7 @@ class Model(ModelStates):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def own(self, place: str, run: str) -> None:
+    def take_over(self, place: str, run: str) -> None:
         """Remove a folder when the model is closed or collected, or the process ends.
 
         Parameters
