@@ -22,6 +22,8 @@ DOMAIN = "example.org"
 PERIOD = 100_000
 """Microseconds in which a host may use its share of a processor."""
 CGROUPS = Path("/sys/fs/cgroup")
+NEIGHBOURS = [Path(f"/proc/sys/net/ipv4/neigh/default/gc_thresh{number}") for number in (1, 2, 3)]
+"""Limits of the table of neighbours, which all namespaces share: each host has an entry for every other."""
 TOOLS = {"gcc": "gcc", "ip": "iproute2", "unshare": "util-linux", "openssl": "openssl"}
 """Commands that the bench calls, and the packages that have them."""
 ENTER = 'for procs in $1; do echo $$ > $procs/cgroup.procs; done; shift; exec "$@"'
@@ -110,7 +112,7 @@ class Network:
     def __init__(self, folder, names):
         """Prepare hosts, whose logs and control files are in a folder."""
         self.folder, self.names = folder, list(names)
-        self._processes = []
+        self._processes, self._limits = [], {}
         self._control, self._stats = folder / "control", folder / "stats"
 
     def __enter__(self):
@@ -128,12 +130,18 @@ class Network:
         remove_all()
         for process in self._processes:
             process.wait()
+        for limit, text in self._limits.items():
+            limit.write_text(text)
 
     def _make_hosts(self):
         wire = self.folder / "wire"
         subprocess.run(["gcc", "-O2", "-o", wire, Path(__file__).with_name("wire.c")], check=True)
         lines = ["127.0.0.1 localhost"]
         lines += [f"{SUBNET}.{number} {name} {address(name)}" for number, name in enumerate(self.names, 1)]
+        for limit in NEIGHBOURS:
+            if int(limit.read_text()) < 2 * len(self.names) ** 2:
+                self._limits.setdefault(limit, limit.read_text())
+                limit.write_text(str(2 * len(self.names) ** 2))
         ip("netns", "add", SWITCH)
         ip("-n", SWITCH, "link", "set", "lo", "up")
         for number, name in enumerate(self.names, 1):

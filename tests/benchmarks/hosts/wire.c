@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_PORTS 64
+#define MAX_PORTS 128
 #define MAX_PACKET 70000
 #define MAX_READS 64         /* packets of a port that are read in a row */
 #define SOCKET_BUFFER (64 << 20)
