@@ -19,6 +19,9 @@ from distributed.protocol import to_serialize
 from collapsium.workers import exchange
 
 OPERATION = "collapsium_exchange"  # Name of the messages in the workers' tables of handlers
+# Messages of a host in transit: many connections that begin at the same time, as in the first iteration on 64 hosts, would
+# all take longer than Dask waits for one
+MAX_IN_TRANSIT = 8
 RETRY_SECONDS = 0.2  # Seconds between two attempts to reach a worker
 
 Fields: TypeAlias = tuple[str, int, int, int, int, int, tuple[bytes, ...]]
@@ -40,10 +43,11 @@ class DaskLinks:
         """Begin to receive messages in the worker that runs this task; return the function that sends messages."""
         worker = distributed.get_worker()
         worker.handlers[OPERATION] = _receive
+        transit = asyncio.Semaphore(MAX_IN_TRANSIT)
 
         def send(message: exchange.Message) -> Future[None]:
             _sent[worker.address] += sum(map(len, message.parts))
-            sending = _send(worker, self.addresses[message.receiver], message)
+            sending = _send(worker, self.addresses[message.receiver], message, transit)
             return asyncio.run_coroutine_threadsafe(sending, worker.loop.asyncio_loop)
 
         return send
@@ -81,10 +85,13 @@ class _Release(distributed.WorkerPlugin):  # type: ignore[misc]
         self._leave()
 
 
-async def _send(worker: distributed.Worker, address: str, message: exchange.Message) -> None:
+async def _send(
+    worker: distributed.Worker, address: str, message: exchange.Message, transit: asyncio.Semaphore
+) -> None:
     while True:
         try:
-            await getattr(worker.rpc(address), OPERATION)(fields=to_serialize(tuple(message)))
+            async with transit:
+                await getattr(worker.rpc(address), OPERATION)(fields=to_serialize(tuple(message)))
         # The driver notices a worker that is lost for good, and ends the exchange.
         except OSError:
             if exchange.has_ended(message.token):
