@@ -19,7 +19,7 @@ from distributed.protocol import to_serialize
 from collapsium.workers import exchange
 
 OPERATION = "collapsium_exchange"  # Name of the messages in the workers' tables of handlers
-# Messages of a host in transit: many connections that begin at the same time, as in the first iteration on 64 hosts, would
+# Messages of a host in transit: many connections that begin at the same time, as in an exchange of 64 hosts, would
 # all take longer than Dask waits for one
 MAX_IN_TRANSIT = 8
 RETRY_SECONDS = 0.2  # Seconds between two attempts to reach a worker
