@@ -113,8 +113,8 @@ class SourceOptions(Options):
     )
     shard_tokens: Annotated[int | None, Value("N", unit="tokens")] = Field(
         None,
-        description="tokens per shard, or values for vectors (default: an eighth of the corpus, between "
-        "100,000 and 2,000,000)",
+        description="tokens per shard, or values for vectors (default: an eighth of the corpus, but at "
+        "least 100,000 and at most 2,000,000)",
     )
     max_decompressed: Annotated[Size, Value("SIZE", unit="bytes", text=True)] = Field(
         None,

@@ -234,8 +234,8 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
         False,
-        description="stop with an error if processors or library versions differ between workers, or have changed "
-        "since the run began, in a way that can change the last bits of results (default: print a notice)",
+        description="stop with an error if processors differ between workers, or if processors or versions have "
+        "changed since the run began, in a way that can change the last bits of results (default: print a notice)",
     )
 
 
