@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Collection: TypeAlias = Any  # A collection of Dask, or a part of it
 STOP_SECONDS = 60.0  # Longest wait for partitions that are being computed when another one fails
+STOP_POLL = 0.1  # Seconds between two looks at what workers still compute
+QUIET_POLLS = 2  # Looks in a row that find nothing, before workers count as done
 
 
 def compute_partitions(
@@ -65,11 +68,16 @@ def _collected(client: distributed.Client, calls: Sequence[Collection], done: Ca
 
 
 def _stop(client: distributed.Client, futures: Sequence[distributed.Future]) -> None:
-    """Cancel calls that no worker has, and wait for the others, which may still write files that are then removed."""
+    """Cancel calls, and wait for those that workers have begun, which may still write files that are then removed."""
+    keys, deadline = {future.key for future in futures}, time.monotonic() + STOP_SECONDS
     with contextlib.suppress(OSError, TimeoutError, distributed.CancelledError):
-        begun = {key for keys in client.processing().values() for key in keys}
-        client.cancel([future for future in futures if future.key not in begun])
-        distributed.wait([future for future in futures if future.key in begun], timeout=STOP_SECONDS)
+        client.cancel(futures)
+        # A worker may begin one more call before it learns of the end.
+        quiet = 0
+        while quiet < QUIET_POLLS and time.monotonic() < deadline:
+            time.sleep(STOP_POLL)
+            running = {key for stacks in client.call_stack().values() for key in stacks}
+            quiet = 0 if keys & running else quiet + 1
 
 
 @contextlib.contextmanager
