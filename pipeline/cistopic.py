@@ -231,9 +231,13 @@ def _cells(cistopic_obj: Any) -> object:
 
 def _model_of(model: Model, corpus: Corpus, parameters: dict[str, Any]) -> CistopicModel:
     opened = models.Model(model)
-    active = sorted(topics(opened, 1), key=lambda topic: topic.id)
+    # `hdp` may leave topics with a fraction of a token, which no cell has.
+    proportions = model.document_topic
+    active = [
+        topic for topic in sorted(topics(opened, 1), key=lambda topic: topic.id) if proportions[:, topic.id].any()
+    ]
     ids = np.array([topic.id for topic in active], dtype=np.int64)
-    phi, theta = model.topic_word[ids], model.document_topic[:, ids]
+    phi, theta = model.topic_word[ids], proportions[:, ids]
     theta = theta / theta.sum(axis=1, keepdims=True)
     assigned = np.array([topic.share for topic in active]) * corpus.manifest.tokens
     ranked = largest(phi, min(COHERENCE_WORDS, phi.shape[1]))

@@ -143,3 +143,17 @@ def test_run_models__fits_what_fit_fits():
         cistopic.run_models({}, [2])
     with pytest.raises(OptionError, match="expected positive numbers"):
         cistopic.run_models(OBJECT, [2], alpha=0)
+
+
+def test_hdp__leaves_out_topics_that_no_cell_has():
+    generator = np.random.default_rng(0)
+    kinds = np.arange(60) % 3
+    accessible = generator.random((40, 60)) < np.where(np.arange(40)[:, np.newaxis] % 3 == kinds, 0.5, 0.05)
+    cells = SimpleNamespace(
+        binary_matrix=scipy.sparse.csr_matrix(accessible),
+        region_names=[f"chr1:{number}" for number in range(40)],
+        cell_names=[str(number) for number in range(60)],
+    )
+    found = cistopic.run_models(cells, [3], n_iter=100, random_state=1, hdp=8)[-1]
+    assert (found.cell_topic.sum(axis=1) > 0).all()
+    assert np.isfinite(found.metrics[["Arun_2010", "Cao_Juan_2009", "Mimno_2011"]].to_numpy()).all()
