@@ -869,8 +869,8 @@ def parts_for(model: models.Model) -> dict[str, Any]:
 
 def load_blocks(model: models.Model, executor: Executor) -> list[Future[tasks.Block]]:
     """Load the blocks of the vocabulary on the workers."""
-    # Without a dashboard tasks run in this process, where an interrupt would wait for the compiler.
-    if executor.dashboard is None:
+    # Without links tasks run in this process, where an interrupt would wait for the compiler.
+    if executor.links() is None:
         family_kernels = model.family.fold_in_kernels(model.global_state)
         fill_cache([*family_kernels, elementary])
     return [

@@ -93,8 +93,9 @@ class Exchange:
             heldout = [problem.heldout[number] for number in numbers] if problem.heldout else []
             warm = [problem.warm[number] for number in numbers] if problem.warm is not None and not local else []
             swept = [local[number] for number in numbers] if local else []
-            blocks = state.blocks.read_in(host) if isinstance(state.blocks, StoredBlocks) else [*state.blocks]
-            given = blocks if state.swept else problem.global_state
+            given: GlobalState | list[Future[tasks.Block]] = problem.global_state
+            if state.swept:
+                given = state.blocks.read_in(host) if isinstance(state.blocks, StoredBlocks) else [*state.blocks]
             inputs: tuple[object, ...] = (self._token, host, links, part, shards, heldout, warm, given, swept)
             self._held.append(executor.submit(exchange.join, *inputs, process=host))
         placed = [

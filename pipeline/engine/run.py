@@ -68,13 +68,12 @@ def usage(executor: Executor, iterations: int) -> Event:
         moved = executor.moved()
     except CollapsiumError:
         return {}
-    has_driver = executor.processes > 1 or executor.dashboard is not None
     return {
         "moved_bytes": moved,
         # The start is an iteration too.
         "moved_bytes_an_iteration": moved / (iterations + 1),
         "worker_peak_bytes": peaks,
-        "driver_peak_bytes": _peak_memory() if has_driver else 0,
+        "driver_peak_bytes": 0 if executor.links() is None else _peak_memory(),
     }
 
 

@@ -178,8 +178,8 @@ def measure_likelihood(metrics: Sequence[Metric], job: Job, unseen: Corpus, samp
         values, tokens = [], 0
         for _, model in job.named:
             blocks = load_blocks(model, job.executor)
-            # Without a dashboard tasks run in this process, where an interrupt would wait for the compiler.
-            if job.executor.dashboard is None:
+            # Without links tasks run in this process, where an interrupt would wait for the compiler.
+            if job.executor.links() is None:
                 fill_cache([KERNELS[metric.name]])
             total, tokens = 0.0, 0
             for logs, lengths in in_order(job.executor, _submitted(metric, model, unseen, chosen, blocks, job)):

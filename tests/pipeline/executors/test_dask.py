@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import distributed
 import numpy as np
@@ -22,10 +23,12 @@ from collapsium.pipeline import Model, fit
 from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors import dask_links
 from collapsium.pipeline.executors.dask_client import gathered
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
 from collapsium.storage.runs.run import Run
+from collapsium.workers import exchange
 from tests.fits import problem_of, resumed
 from tests.waiting import PATIENCE
 
@@ -105,6 +108,28 @@ def test_a_request_for_results_that_is_cancelled_at_any_moment__leaves_later_one
             return [await cancel_after(steps, client, future) for steps in range(20)]
 
     assert asyncio.run(cancel_all()) == [[1]] * 20
+
+
+def test_messages_between_hosts__are_few_at_a_time():
+    """Connections that all begin at the same time would all take too long."""
+    under_way, counts = [], []
+
+    async def answer(fields):
+        under_way.append(fields)
+        counts.append(len(under_way))
+        await asyncio.sleep(0.001)
+        under_way.remove(fields)
+
+    async def send_all():
+        worker = SimpleNamespace(rpc=lambda address: SimpleNamespace(**{dask_links.OPERATION: answer}))
+        transit = asyncio.Semaphore(dask_links.MAX_IN_TRANSIT)
+        messages = (exchange.Message("token", host, 0, exchange.Kind.SUMS, 0, host, ()) for host in range(64))
+        await asyncio.gather(
+            *(dask_links._send(worker, str(message.receiver), message, transit) for message in messages)
+        )
+
+    asyncio.run(send_all())
+    assert (len(counts), max(counts)) == (64, dask_links.MAX_IN_TRANSIT)
 
 
 def _pid(seconds):

@@ -144,7 +144,7 @@ def test_plan__counts_the_proportions_of_a_start_once(kind, clusters):
     documents = 50_000
     kept = 8 * clusters * documents
     corpus, options = corpus_of([10 * documents], documents=documents), make_options("lda", {"topics": 200})
-    for scheduler in ("threads", "tcp://there:8786"):
+    for scheduler in ("threads", "local", "tcp://there:8786"):
         where = replace(local_place(scheduler, 2), memory=PLENTY)
         plain, begun = (plan_of(corpus, "lda", options, where, start=start) for start in ("", kind))
         assert begun.driver == plain.driver

@@ -5,11 +5,13 @@ import sys
 import sysconfig
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from collapsium.pipeline import simulate, split
 from collapsium.pipeline.engine.estimate import estimate
+from collapsium.pipeline.engine.run import usage
 from collapsium.storage.runs.run import Run
 
 COMMAND = Path(sysconfig.get_path("scripts")) / "collapsium"
@@ -73,6 +75,14 @@ def test_estimate__is_near_the_peak_of_a_local_cluster(halves, tmp_path):
     assert [planned.needed] == pytest.approx(end["worker_peak_bytes"], rel=WITHIN), planned.table()
     assert planned.driver == pytest.approx(driver, rel=WITHIN)
     assert planned.driver == pytest.approx(end["driver_peak_bytes"], rel=WITHIN)
+
+
+@pytest.mark.parametrize(("links", "is_separate"), [(None, False), (object(), True)])
+def test_usage__has_the_memory_of_a_driver_beside_workers(links, is_separate):
+    """Also without a dashboard, which a local cluster has only with Bokeh."""
+    executor = SimpleNamespace(everywhere=lambda peak: [peak()], moved=lambda: 0, links=lambda: links)
+    found = usage(executor, 1)
+    assert found["driver_peak_bytes"] == pytest.approx(is_separate * found["worker_peak_bytes"][0], rel=0.01)
 
 
 def test_estimate__counts_held_out_tokens(halves):

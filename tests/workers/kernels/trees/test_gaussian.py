@@ -75,19 +75,19 @@ def results_for(count, twin, limit):
     return posterior, TreeStatistics(np.zeros((nodes + 1, words)), second, np.zeros(nodes), np.zeros(3))
 
 
-def near(found, expected, rtol=1e-7):
+def assert_near(found, expected, rtol=1e-7):
     """Close as a whole: to the largest of what is expected."""
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=1e-300))
 
 
-def require_equal(values, twin, filled, expected, limit):
+def assert_equals_twin(values, twin, filled, expected, limit):
     """The kernel's results equal its twin's."""
     (listed, masses, best, factors), (by_node, second, ends, sums) = filled
-    near(by_node, expected.by_node)
-    near(second, expected.second)
-    near(second, second.T, 1e-12)
+    assert_near(by_node, expected.by_node)
+    assert_near(second, expected.second)
+    assert_near(second, second.T, 1e-12)
     np.testing.assert_allclose(ends, expected.q.sum(axis=0), rtol=1e-6, atol=1e-8)
-    near(sums, [expected.bound, (values**2).sum(), expected.beyond])
+    assert_near(sums, [expected.bound, (values**2).sum(), expected.beyond])
     assert sums[1] == pytest.approx((values**2).sum(), rel=1e-12, abs=0.0)
     assert sums[2] == pytest.approx(expected.beyond, rel=1e-6, abs=1e-9 * len(values))
     full = np.flatnonzero(twin.paths[:, -1] >= 0)
@@ -95,7 +95,7 @@ def require_equal(values, twin, filled, expected, limit):
         among = full if full.size else np.arange(q.size)
         assert best[row] in among
         assert q[best[row]] >= q[among].max() - 1e-8
-        near(factors[row], expected.mean[row, best[row]])
+        assert_near(factors[row], expected.mean[row, best[row]])
         largest = np.sort(np.where(q >= SHARE, q, 0.0))[::-1][:limit]
         np.testing.assert_allclose(masses[row][: largest.size], largest, rtol=1e-5, atol=1e-7)
         is_listed = listed[row] >= 0
@@ -109,12 +109,12 @@ def test_components__equal_their_twin(drawn, limit):
     model, values, twin = drawn
     quadratic, covariance, log_determinant = end_quadratics(model, twin.paths, *sizes_of(twin))
     for end in range(len(twin.paths)):
-        near(quadratic[end], twin.quadratic(end), 1e-10)
+        assert_near(quadratic[end], twin.quadratic(end), 1e-10)
     filled = results_for(len(values), twin, limit)
     end_log = twin.end_log - 0.5 * log_determinant
     tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, covariance, end_log, twin.precision)
     sweep_components(values, tree_, SHARE, *filled)
-    require_equal(values, twin, filled, naive.sweep_components(values, twin), limit)
+    assert_equals_twin(values, twin, filled, naive.sweep_components(values, twin), limit)
 
 
 @given(problems(), st.integers(1, 4), st.integers(0, 1000))
@@ -129,9 +129,9 @@ def test_factors__equal_their_twin(drawn, limit, seed):
     filled = results_for(len(values), twin, limit)
     tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, quadratic, twin.end_log, twin.precision)
     sweep_factors(values, tree_, SHARE, FactorPosterior(location, spread), *filled)
-    require_equal(values, twin, filled, expected, limit)
-    near(location, expected.location)
-    near(spread, expected.spread)
+    assert_equals_twin(values, twin, filled, expected, limit)
+    assert_near(location, expected.location)
+    assert_near(spread, expected.spread)
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(1, 4), st.sampled_from([1e-150, 1.0, 1e150]), st.data())

@@ -39,7 +39,7 @@ def labelled(draw, signed):
     return shard, before, DocumentLabels(offsets, label, value, log), generator
 
 
-def compare(drawn, signed):
+def assert_equals_twin(drawn, signed):
     shard, before, labels, generator = drawn
     size, every, kinds = before.shape[1], labels.log_rate.shape[0], 8 if signed else 4
     word_expected = np.exp(generator.normal(size=(shard.words.size, size)))
@@ -66,10 +66,10 @@ def compare(drawn, signed):
 @pytest.mark.kernels
 @given(labelled(signed=False))
 def test_sweep__equals_its_twin_with_labels(drawn):
-    compare(drawn, False)
+    assert_equals_twin(drawn, False)
 
 
 @pytest.mark.kernels
 @given(labelled(signed=True))
 def test_sweep__equals_its_twin_with_numbers(drawn):
-    compare(drawn, True)
+    assert_equals_twin(drawn, True)
