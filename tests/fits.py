@@ -54,7 +54,7 @@ def problem_of(
     packed = None if design is None else design.packed
     place = Scratch(scratch, *(spilled or (1, 1)))
     shards = [
-        executor.submit(load_shard, reference, place.of(number), 0.0, fitted, packed)
+        executor.submit(load_shard, reference, place.of(number), (), fitted, packed)
         for number, reference in enumerate(opened.references)
     ]
     more["design"] = None if design is None else reached(design, executor, shards)

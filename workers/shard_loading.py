@@ -19,6 +19,8 @@ from collapsium.workers.arrays.spill import SpillFiles, spill
 from collapsium.workers.design import rows_of_documents
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from collapsium.storage.corpus.corpus import ShardReference
     from collapsium.workers.families.family import AnyPredicts
 
@@ -37,18 +39,21 @@ class ShardOnDisk:
 def load_shard(
     reference: ShardReference,
     scratch: str | None = None,
-    reserve: float = 0.0,
+    reserve: Sequence[float] = (),
     model: AnyPredicts | None = None,
     design: npt.NDArray[np.uint8] | None = None,
 ) -> AnyShard | ShardOnDisk:
-    """Read a shard and check its digest; return it in memory or, with a scratch folder, in spill files."""
+    """Read a shard and check its digest; return it in memory or, with a scratch folder, in spill files.
+
+    `reserve` has the bytes of a pair in each of the local states that will be in memory at a time.
+    """
     shard = with_all_words(reference.load(**document_parts(model, design)), reference.words)
     # Scratch files mean that memory is short. Fits may share a worker, so each task sets this again.
     buffers.pool.lean = scratch is not None
     # Otherwise Arrow would never return the memory that decompression used.
     pa.default_memory_pool().release_unused()
-    if scratch is None and reserve:
-        buffers.pool.reserve([int(reserve * shard.pairs)] * 2, reference.record.sha256)
+    if scratch is None:
+        buffers.pool.reserve([int(size * shard.pairs) for size in reserve if size], reference.record.sha256)
     return store_shard(shard, scratch)
 
 

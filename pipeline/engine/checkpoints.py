@@ -12,6 +12,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -119,6 +120,14 @@ class Checkpointer:
     def complete(self) -> None:
         """Wait until the snapshot that is being saved is complete, after sweeps were submitted that run meanwhile."""
 
+    def release(self) -> None:
+        """Release the last snapshot, because its local states are being replaced; saving it is not affected."""
+        self.last = None
+
+    def finishes(self, iteration: int) -> bool:  # noqa: ARG002
+        """Return true, and say so, if an interrupted fit is to finish an iteration, whose state will be saved."""
+        return False
+
     def save_last(self) -> int | None:
         """Save the last snapshot, unless it is saved; return the iteration of the last checkpoint, if there is one."""
         return None
@@ -152,7 +161,8 @@ class RunCheckpointer(Checkpointer):
         self._require_ownership, self._notice = require_ownership, notice
         self._saved_at, self._iteration = time.monotonic(), 0
         self._first_events = self._events_before = run.events_size()
-        self._writing: dict[str, Future[str]] = {}  # The parts that workers are writing of the last snapshot
+        self._saving: Snapshot | None = None  # The snapshot that is being saved, without its blocks and local states
+        self._writing: dict[str, Future[str]] = {}  # The parts of it that workers are writing
         self._waited = 0.0  # Seconds that the loop has waited for it
 
     def save_if_due(self, snapshot: Snapshot) -> State:
@@ -161,7 +171,7 @@ class RunCheckpointer(Checkpointer):
         self._events_before = self._run.events_size()
         if not snapshot.state.iteration or not self._due(snapshot.state.iteration):
             return snapshot.state
-        self._submit(snapshot.state)
+        self._submit(snapshot)
         # States on hosts have no history of tasks. Workers that have joined since take part after this checkpoint.
         held = isinstance(snapshot.state.blocks, HeldParts) and snapshot.state.blocks.exchange.is_current
         if held or not self._executor.keeps_history:
@@ -171,11 +181,11 @@ class RunCheckpointer(Checkpointer):
 
     def complete(self) -> None:
         """Wait until the snapshot that is being saved is complete, after sweeps were submitted that run meanwhile."""
-        if not self._writing or self.last is None:
+        if not self._writing or self._saving is None:
             return
-        began, iteration = time.monotonic(), self.last.state.iteration
+        began, iteration = time.monotonic(), self._saving.state.iteration
         with self._discarding(iteration):
-            record = self._record(self.last, self._written(self.last.state))
+            record = self._record(self._saving, self._written(self._saving.state))
             self._require_ownership()
             self._run.checkpoints.publish(record)
         self._iteration, self._saved_at = iteration, time.monotonic()
@@ -200,9 +210,18 @@ class RunCheckpointer(Checkpointer):
         """Save the last snapshot, unless it is saved; return the iteration of the last checkpoint, if there is one."""
         if self.last is not None and self.last.state.iteration > self._iteration:
             if not self._writing:
-                self._submit(self.last.state)
+                self._submit(self.last)
             self.complete()
         return self.saved_iteration
+
+    def finishes(self, iteration: int) -> bool:
+        """Return true, and say so, if an interrupted fit is to finish an iteration, whose state will be saved."""
+        saved = f"with the checkpoint of iteration {self._iteration}" if self._iteration else "without a checkpoint"
+        self._notice(
+            f"interrupted: iteration {iteration} is finished first, because its sweeps replace the state in memory; "
+            f"interrupt again to stop at once, {saved}"
+        )
+        return True
 
     @contextlib.contextmanager
     def _discarding(self, iteration: int) -> Iterator[None]:
@@ -210,13 +229,14 @@ class RunCheckpointer(Checkpointer):
         try:
             yield
         except BaseException:
-            self._writing = {}
+            self._saving, self._writing = None, {}
             self._run.checkpoints.discard(iteration)
             raise
 
-    def _submit(self, state: State) -> None:
+    def _submit(self, snapshot: Snapshot) -> None:
         """Submit the writing of each part by the worker that holds it."""
-        began, submit = time.monotonic(), self._executor.submit
+        began, submit, state = time.monotonic(), self._executor.submit, snapshot.state
+        self._saving = replace(snapshot, state=replace(state, blocks=[], swept=[]))
         self._require_ownership()
         checkpoint = self._run.checkpoints.writable(state.iteration)
         with self._discarding(state.iteration):
@@ -231,7 +251,7 @@ class RunCheckpointer(Checkpointer):
         checkpoint, writing = self._run.checkpoints.writable(state.iteration), self._writing
         parts = {"global_state": checkpoint.write("global_state", state.global_state.to_arrays())}
         parts.update(zip(writing, self._executor.collect(list(writing.values())), strict=True))
-        self._writing = {}
+        self._saving, self._writing = None, {}
         missing = [name for name in parts if not checkpoint.folder.exists(f"{name}/{DIGESTS}")]
         if missing:
             raise CollapsiumError(
@@ -269,9 +289,9 @@ class RunCheckpointer(Checkpointer):
 
     def restore(self) -> Snapshot | None:
         """Return the latest complete checkpoint, and cut the events that came after it."""
-        if self.last is not None and self._writing:
-            self._run.checkpoints.discard(self.last.state.iteration)
-        self.last, self._writing = None, {}
+        if self._saving is not None:
+            self._run.checkpoints.discard(self._saving.state.iteration)
+        self.last, self._saving, self._writing = None, None, {}
         iterations, faults = self._run.checkpoints.candidates()
         for iteration in iterations:
             checkpoint_faults, sound = self._examine(iteration)

@@ -69,6 +69,9 @@ OCCASIONAL = ("reading a shard", "joining the members")
 # Seconds of a core of each machine for a byte of the counts of all words: encoding, decoding and adding in an exchange
 # among eight, without TLS. Measured on the page "Scale"
 CODING_BYTE = 4.9e-9
+# Bytes of local states from which sweeps in threads free each one as soon as they have made the next one. An interrupt
+# then waits for the end of the iteration; below, two copies are cheap, and an interrupt stops at once.
+REPLACED_BYTES = 1 << 28
 # Sweeps that keep a worker busy; as many members of an ensemble are fitted at a time as provide them
 SWEEPS_PER_WORKER = 2
 
@@ -262,7 +265,7 @@ def _sizes(request: Request, place: Place) -> FitSizes:
     words = summary.words if words >= NEARLY_ALL * summary.words else words
     matched = restarts * max(models.samples, 1) if issubclass(load_family(family), IntegratesProportions) else 1
     held, start = held_out(request.heldout), request.start_kind
-    return FitSizes(manifest, footprint, place, words, growth, held, models, start, matched)
+    return FitSizes(manifest, footprint, place, words, growth, held, models, start, matched, request.stochastic)
 
 
 @dataclass(frozen=True)
@@ -278,6 +281,7 @@ class FitSizes:
     models: Models  # The models of the run
     start: str  # Kind of a start, empty for a random one
     matched: int  # Models whose topics are matched; 1 where there is nothing to match
+    stochastic: bool = False  # Whether sweeps retain no local states
 
     @property
     def processes(self) -> int:
@@ -308,6 +312,16 @@ class FitSizes:
     def local(self) -> float:
         """Bytes of all local states."""
         return self.footprint.pair * self.manifest.pairs + self.footprint.document * self.manifest.documents
+
+    @property
+    def replaced(self) -> bool:
+        """True if each local state is freed as soon as its sweep has made the next one; threads lose none of them."""
+        return self.place.scheduler == "threads" and not self.stochastic and self.local >= REPLACED_BYTES
+
+    def copies(self, tasks: float) -> float:
+        """Return the copies of the local states that exist at a time, with so many tasks of a fit at a time."""
+        largest = max((row.pairs for row in self.manifest.shards), default=0)
+        return 1.0 + min(tasks * largest / max(self.manifest.pairs, 1), 1.0) if self.replaced else 2.0
 
     @property
     def documents(self) -> float:
@@ -396,9 +410,9 @@ class FitSizes:
             "sweeping": sweeping,
             "scoring held-out tokens": _after(swept, tasks * (1 + SCORE_OVERHEAD) * scored, scored),
             "saving the model": _after(swept, tasks * PROPORTION_COPIES * saved, saved),
-            "local states": members * (2 * local + first) / processes,
+            "local states": members * (self.copies(tasks / members) * local + first) / processes,
         }
-        started, task_local = self.started(tasks), 2 * local / processes
+        started, task_local = self.started(tasks), (1 if self.replaced else 2) * local / processes
         # The memory of local states is fetched as shards are read, so that a start is computed beside it, but for
         # the memory of other members that begin at the same time. The first local states replace sweeps.
         computed = max(started.computed, members * started.computed - (members - 1) * task_local)
@@ -531,7 +545,7 @@ def _plan(sizes: FitSizes, members: int, spilled: int) -> Plan:
         place=place,
         memory={name: value for name, value in memory.items() if value or name not in OCCASIONAL},
         driver=0.0 if sizes.is_alone else PROCESS_BYTES["driver"] + VOCABULARY_WORD * sizes.vocabulary,
-        scratch=on_disk * (2 * sizes.local + sizes.documents),
+        scratch=on_disk * (sizes.copies(place.threads) * sizes.local + sizes.documents),
         run=(fits + joining) * 2 * (sizes.local + rows) + (fits * (1 + samples) + joining) * rows / 2,
         moved=members * (processes * sizes.sent if sizes.exchanges else _summed_over_tree(sizes)),
         moved_scoring=0.0 if sizes.exchanges else members * (processes - 1) * shown,
@@ -542,6 +556,7 @@ def _plan(sizes: FitSizes, members: int, spilled: int) -> Plan:
         run_free=None if place.run is None else free_bytes(place.run),
         shards=len(sizes.manifest.shards),
         spilled=spilled,
+        replaced=sizes.replaced,
     )
 
 

@@ -13,9 +13,9 @@ import operator
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,8 @@ from collapsium.workers.arrays.state import Arrays, GlobalState
 from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.exchange import HostLostError, Links
 from collapsium.workers.families.family import Stochastic
+
+T = TypeVar("T")
 
 PREFIX = "bin:"
 LAST, REPORTED = f"{PREFIX}last", f"{PREFIX}reported"
@@ -186,7 +188,9 @@ class Fit:
         self._state: State | None = None
         self._pending: Progress | None = None  # of a restored state, not yet reported
         self._submitted: Round | None = None  # ahead of its iteration
+        self._rows: BlockRows | None = None  # of the state, for sweeps that are not submitted ahead
         self._exchange: Exchange | None = None  # Where hosts exchange the changes of their rows
+        self._interrupt: KeyboardInterrupt | None = None  # One that came while local states were being replaced
         self._previous: dict[str, float] = {}  # figures with which the next iteration is compared
         self._windows = Windows()
         self._is_stochastic = limits.schedule == "stochastic"
@@ -218,7 +222,7 @@ class Fit:
                 progress = self._step() if self._is_stochastic else self._sweep()
             except ClusterError as loss:
                 losses, error, stopped = losses + 1, loss, False
-                self._state = self._pending = self._submitted = None
+                self._state = self._pending = self._submitted = self._rows = None
                 if self._exchange is not None:
                     self._exchange.close()
                     self._exchange = None
@@ -232,6 +236,8 @@ class Fit:
             stopped = bool(stop_reason)
             before = self._previous if progress.score is None else {SCORE: progress.score}
             self._previous = {**before, **progress.figures}
+            if self._interrupt is not None and self._submitted is None:
+                raise self._interrupt
 
     @property
     def state(self) -> State:
@@ -291,13 +297,16 @@ class Fit:
             scores = self._submit_scores(rows.scored) if due.scored and not together else []
         # The next sweeps are submitted before the scores are collected, so that no worker waits for the driver. They
         # come after the fetching of words, for which the report of this iteration would else wait.
-        words, words_links = self._submit_words(progress, rows.scored, last=not due.swept), links_of(self.state)
-        if due.swept:
+        is_last = self.state.iteration >= self._planned
+        words, words_links = self._submit_words(progress, rows.scored, last=is_last), links_of(self.state)
+        if due.swept and not self._may_end():
             # If a host has just been lost, the turn is submitted again.
             with contextlib.suppress(HostLostError):
                 self._submitted = self._submit_round(self._due(self.state.iteration + 1), rows=rows, scored=together)
                 scores += self._submitted.scores
-        self._checkpointer.complete()
+        elif due.swept:
+            self._rows = rows
+        self._waited(self._checkpointer.complete)
         links = self._exchange.links if together and self._exchange is not None else None
         scored = self._collected(scores, links) if scores or not due.scored else self._scores()
         top_words = self._collected_words(words, words_links)
@@ -337,12 +346,12 @@ class Fit:
         """Run one iteration, with the rounds of sweeps that the family needs; return the rows of its blocks too."""
         problem, before = self.problem, self.state.global_state
         seconds, rounds, moves, iteration = 0.0, 0, 0, self.state.iteration + 1
-        rows: BlockRows | None = None
+        rows, self._rows = self._rows, None
         while True:
             try:
                 current = self._submitted or self._submit_round(due, rounds, rows)
                 rows, self._submitted = current.rows, None
-                statistics, moves = current.sums(problem.executor), 0
+                statistics, moves = self._waited(partial(current.sums, problem.executor)), 0
             except HostLostError:
                 moves += 1
                 if moves == MAX_CONSECUTIVE_LOSSES:
@@ -411,8 +420,33 @@ class Fit:
             return Round(turn.swept, turn.blocks, turn.sums, turn.scores, BlockRows())
         shown = rows.swept if rows is not None and rows.swept else self._submit_rows(state.blocks, Due()).swept
         swept, blocks = self._submit_sweeps(shown, stream, sample)
+        if problem.scratch.replaced and state.swept:
+            # Only the sweeps refer to the local states now, so that each can be freed as its shard has been swept.
+            self._state = replace(state, swept=[])
+            self._checkpointer.release()
         statistics = [problem.executor.submit(tasks.block_sums, block) for block in blocks]
         return Round(swept, blocks, Summed(statistics).sums, [], self._submit_rows(blocks, due))
+
+    def _may_end(self) -> bool:
+        """Return true if a fit whose sweeps replace local states may end with this iteration, whose state it needs."""
+        ends = bool(self.limits.tolerance or self.limits.samples or self._interrupt is not None)
+        return self.problem.scratch.replaced and (ends or self.problem.family.cannot_change(self.state.global_state))
+
+    def interrupt(self, interrupt: KeyboardInterrupt) -> None:
+        """Raise an interrupt; if local states are being replaced, raise it at the end of the iteration instead."""
+        state = self.state
+        is_replacing = self.problem.scratch.replaced and state.iteration >= 0 and not state.swept
+        if not is_replacing or self._interrupt is not None or not self._checkpointer.finishes(state.iteration + 1):
+            raise interrupt
+        self._interrupt = interrupt
+
+    def _waited(self, wait: Callable[[], T]) -> T:
+        """Wait for results, again after an interrupt that the end of the iteration will raise."""
+        try:
+            return wait()
+        except KeyboardInterrupt as interrupt:
+            self.interrupt(interrupt)
+            return wait()
 
     def _leave_lost_hosts(self) -> None:
         """Abandon a turn that waits for lost hosts, and hand over the state of the others."""
@@ -502,7 +536,7 @@ class Fit:
     def _collected(self, submitted: list[Future[list[tasks.Score]]], links: Links | None) -> list[tasks.Score]:
         """Wait for scores; submit them again if a host of the exchange was lost."""
         try:
-            collected = self.problem.executor.collect(submitted, links)
+            collected = self._waited(partial(self.problem.executor.collect, submitted, links))
         except HostLostError:
             self._leave_lost_hosts()
             return self._scores()
@@ -547,7 +581,7 @@ class Fit:
     ) -> list[list[TopWords]]:
         """Wait for top words; return none if a host of the exchange was lost: the next iteration refetches them."""
         try:
-            return self.problem.executor.collect(submitted, links) if submitted else []
+            return self._waited(partial(self.problem.executor.collect, submitted, links)) if submitted else []
         except HostLostError:
             if self._snapshots is not None:
                 self._snapshots.forget()

@@ -61,6 +61,9 @@ class Scratch:
     # Number of shards in scratch files, and of all shards
     spilled: int = 1
     shards: int = 1
+    # Whether each local state is freed as soon as its sweep has made the next one; else all are held until the
+    # iteration is complete
+    replaced: bool = False
 
     def of(self, shard: int) -> str | None:
         """Return the folder of a shard's scratch files; None where the shard stays in memory."""
@@ -227,6 +230,9 @@ class Plan(ShortRepr):
         Traffic and time of the exchange between machines; None if their `link` is not stated.
     shards, spilled : int
         Shards of the corpus, and how many of them are in scratch files between sweeps; the others stay in memory.
+    replaced : bool
+        Whether each local state is freed as soon as its sweep has made the next one, so that an interrupted fit first
+        finishes its iteration; else all are held until the iteration is complete.
     """
 
     place: Place
@@ -244,6 +250,7 @@ class Plan(ShortRepr):
     exchange: Exchange | None = None
     shards: int = 0
     spilled: int = 0
+    replaced: bool = False
 
     @property
     def needed(self) -> float:
@@ -381,10 +388,10 @@ def scratch_folder(planned: Plan, executor: Executor) -> Iterator[Scratch]:
     Where all workers run on this machine, folders that dead processes left in the same place are removed first.
     """
     if not planned.on_disk:
-        yield Scratch()
+        yield Scratch(replaced=planned.replaced)
         return
     with temporary_folder(planned.place.scratch, planned.place.scheduler, executor) as folder:
-        yield Scratch(folder, planned.spilled, planned.shards)
+        yield Scratch(folder, planned.spilled, planned.shards, planned.replaced)
 
 
 @contextlib.contextmanager

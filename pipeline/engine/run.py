@@ -261,32 +261,40 @@ class ActiveRun:
         )
         vocabulary = self._request.corpus.vocabulary.words
         self._snapshots = TopicSnapshots(problem, vocabulary, limits.planned(len(problem.shards)))
+        fitting = Fit(problem, limits, checkpointer, self._snapshots)
         try:
             begins = True
             reached = time.perf_counter()
-            # No variable may hold the fit, because it holds pending sweeps.
-            for state, progress in Fit(problem, limits, checkpointer, self._snapshots):
-                if begins or progress.lost:
-                    # They will be made again.
-                    for number, sampled in enumerate(self._sampled):
-                        if sampled > progress.iteration:
-                            self._target.member(number).remove()
-                self._save_sample(problem, state, progress)
-                # Else the state would be held until the next one exists.
-                del state
-                self._log.emit({**event_of(progress), **self._processes(problem.executor)})
-                self._elapsed, begins = progress.elapsed, False
-                self._stop_reason = progress.stop_reason
-                if progress.flat:
-                    self._report_flat(progress)
-                if limits.local_sweeps == AUTO and problem.executor.processes > 1:
-                    self._suggest_local_sweeps(progress, problem.executor)
-                reached = time.perf_counter()
+            for state, progress in fitting:
+                try:
+                    if begins or progress.lost:
+                        # They will be made again.
+                        for number, sampled in enumerate(self._sampled):
+                            if sampled > progress.iteration:
+                                self._target.member(number).remove()
+                    self._save_sample(problem, state, progress)
+                    # Else the state would be held until the next one exists.
+                    del state
+                    self._report(progress, problem.executor)
+                except KeyboardInterrupt as interrupt:
+                    fitting.interrupt(interrupt)
+                begins, reached = False, time.perf_counter()
             self._finish(problem, checkpointer, reached)
         except (KeyboardInterrupt, Exception) as error:
+            # The fit holds pending sweeps.
+            del fitting
             # Whatever the error is, the iterations so far are saved.
             self._stop(checkpointer, error)
             raise
+
+    def _report(self, progress: Progress, executor: Executor) -> None:
+        """Report an iteration, and what follows from its figures."""
+        self._log.emit({**event_of(progress), **self._processes(executor)})
+        self._elapsed, self._stop_reason = progress.elapsed, progress.stop_reason
+        if progress.flat:
+            self._report_flat(progress)
+        if self._request.limits.local_sweeps == AUTO and executor.processes > 1:
+            self._suggest_local_sweeps(progress, executor)
 
     def _final_words(self, state: State) -> Event:
         """Return the top words of the last state, unless they were reported; an error here does not end the run."""

@@ -142,7 +142,8 @@ class LoadedCorpus:
     def _read(self) -> tuple[Shards, Shards]:
         """Read each shard in its process, so that an error in them comes before a run is made."""
         executor, references = self._executor, self._request.corpus.references
-        reserve = 0.0 if self._summary.stochastic else self._footprint.pair
+        copies = 0 if self._summary.stochastic else 1 if self._scratch.replaced else 2
+        reserve = [self._footprint.pair] * copies
         model = make_family(self._request.family, self._request.config)
         packed = None if self._design is None else self._design.packed
         processes = [number * executor.processes // len(references) for number in range(len(references))]

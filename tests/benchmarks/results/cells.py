@@ -102,7 +102,7 @@ def fit_lda(place: Path) -> tuple[list[Point], Floats]:
             points.append((event["iteration"], processor_seconds() - began, event["score"]))
 
     with tempfile.TemporaryDirectory(prefix="collapsium-") as run:
-        where = {"heldout": str(place / "heldout"), "scheduler": "serial", "sinks": [listen]}
+        where = {"heldout": str(place / "heldout"), "scheduler": "threads", "workers": 1, "sinks": [listen]}
         fit(str(place / "train"), run, family="lda", topics=TOPICS, seed=1, overwrite=True, **where)
         with Model(run) as model:
             return points, np.array(model.document_topic)

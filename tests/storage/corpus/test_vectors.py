@@ -99,7 +99,7 @@ def test_tasks__carry_vectors_in_memory_and_in_scratch_files(tmp_path, scratch):
     values = np.random.default_rng(3).normal(size=(9, 4))
     corpus = Corpus(write_vectors(tmp_path / "c", values, 12))
     loaded = [
-        load_shard(reference, str(tmp_path / "scratch") if scratch else None, 8.0) for reference in corpus.references
+        load_shard(reference, str(tmp_path / "scratch") if scratch else None, [8.0]) for reference in corpus.references
     ]
     assert all(isinstance(shard, ShardOnDisk if scratch else VectorShard) for shard in loaded)
     opened = [open_shard(shard) for shard in loaded]

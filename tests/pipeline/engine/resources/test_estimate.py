@@ -258,7 +258,9 @@ def test_plan__keeps_as_many_shards_in_memory_as_fit(shards, share, scheduler):
     if 1 < found.spilled < shards:
         shard_bytes = (whole.memory["local states"] + whole.memory["documents"]) / shards
         assert (found.needed + shard_bytes) * (1 + 1e-12) > found.place.memory
-    assert found.scratch == pytest.approx(found.spilled / shards * planned(corpus, 100, place(memory=0.0)).scratch)
+    assert found.scratch == pytest.approx(
+        found.spilled / shards * planned(corpus, 100, replace(where, memory=0.0)).scratch
+    )
 
 
 @given(st.integers(1, 60), st.data())
@@ -273,14 +275,27 @@ def test_scratch__has_its_shards_spread_evenly(shards, data):
     assert not any(Scratch(None, spilled, shards).of(number) for number in range(shards))
 
 
-def test_plan__needs_less_memory_with_local_states_on_disk():
+@pytest.mark.parametrize(("scheduler", "copies"), [("threads", 1 + 2 / 20), ("serial", 2), ("local", 2)])
+def test_plan__needs_less_memory_with_local_states_on_disk(scheduler, copies):
     corpus = corpus_of([10**7] * 20, documents=10**6)
-    whole = planned(corpus, 100)
-    short = planned(corpus, 100, place(memory=0.0))
+    whole = planned(corpus, 100, place(scheduler))
+    short = planned(corpus, 100, place(scheduler, memory=0.0))
     assert short.spilled == short.shards
     assert short.needed < whole.needed / 2
-    # Lists of 100 topics, of 2 bytes a pair; before a sweep and after it.
-    assert short.scratch > 2 * 2 * 100 * 2 * 10**8
+    # Lists of 100 topics, of 2 bytes a pair: before a sweep and after it; in threads twice only while it is swept.
+    states = copies * 2 * 100 * 2 * 10**8
+    assert states < short.scratch < states + 20 * (2 * 10**8 + 10**6)
+
+
+@given(st.integers(1, 40), st.integers(1, 8), st.sampled_from(["threads", "serial", "local"]), st.booleans())
+def test_plan__has_large_local_states_once_where_sweeps_replace_them(shards, threads, scheduler, large):
+    pairs = 3 * 10**6 if large else 10**3
+    corpus = corpus_of([pairs] * shards, documents=10**5)
+    found = planned(corpus, 100, place(scheduler, threads=threads))
+    held = planned(corpus, 100, place("serial")).memory["local states"]
+    assert found.replaced == (large and scheduler == "threads")
+    copies = 1 + min(threads / shards, 1) if found.replaced else 2
+    assert found.memory["local states"] == pytest.approx(copies / 2 * held, rel=1e-9)
 
 
 def test_require__refuses_with_a_table_of_what_is_needed_and_the_limit():

@@ -1,0 +1,132 @@
+"""Sweeps that free each local state as soon as they have made the next one: memory, results, and interrupts."""
+
+import threading
+import weakref
+from dataclasses import replace
+
+import pytest
+
+from collapsium.pipeline.engine.checkpoints import Checkpointer, RunCheckpointer
+from collapsium.pipeline.engine.loop import Fit
+from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors.threads import ThreadExecutor
+from collapsium.storage.runs.run import Run
+from collapsium.workers import tasks
+from tests.fits import problem_of, state_bits
+
+
+@pytest.fixture
+def executor():
+    opened = ThreadExecutor(2)
+    yield opened
+    opened.close()
+
+
+def replacing(problem):
+    return replace(problem, scratch=replace(problem.scratch, replaced=True))
+
+
+def course_of(problem, limits):
+    """The iterations of a fit and the bits of its last state."""
+    last = Checkpointer()
+    reports = [(p.iteration, p.change, p.figures, p.stop_reason) for _, p in Fit(problem, limits, last)]
+    return reports, state_bits(last.last.state)
+
+
+LIMITS = {
+    "all iterations": {"iterations": 5},
+    "until the counts hardly change": {"iterations": 40, "tolerance": 0.2},
+    "with samples": {"iterations": 6, "samples": 2, "sample_every": 2},
+}
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("family", ["lda", "hdp", "gibbs-lda", "ncrp"])
+def test_results__do_not_depend_on_whether_states_are_replaced(small, executor, family, limits):
+    problem = problem_of(small[0], family, {} if family == "ncrp" else {"topics": 4}, executor=executor)
+    given = Limits(**LIMITS[limits])
+    assert course_of(replacing(problem), given) == course_of(problem, given)
+
+
+def test_a_labelled_fit_that_cannot_change_any_more__ends_with_its_local_states(labelled_small, executor):
+    problem = problem_of(labelled_small[0], "labeled-lda", {}, executor=executor)
+    given = Limits(iterations=30)
+    assert course_of(replacing(problem), given) == course_of(problem, given)
+
+
+def test_replaced_states__exist_once_but_for_those_in_the_making(small, executor, monkeypatch):
+    problem = problem_of(small[0], "lda", {"topics": 4}, executor=executor)
+    lock, alive, counted, sweep = threading.RLock(), [0], [], tasks.sweep
+
+    def count(change):
+        with lock:
+            alive[0] += change
+            counted.append(alive[0])
+
+    def counting(*arguments, **options):
+        swept = sweep(*arguments, **options)
+        count(1)
+        weakref.finalize(swept.local, count, -1)
+        return swept
+
+    monkeypatch.setattr(tasks, "sweep", counting)
+    most = {}
+    for name, of_name in (("held", problem), ("replaced", replacing(problem))):
+        counted.clear()
+        for state, _ in Fit(of_name, Limits(iterations=6)):
+            del state
+        most[name] = max(counted)
+    shards = len(problem.shards)
+    assert shards < most["replaced"] + executor.workers <= shards + 2 * executor.workers
+    assert most["held"] == 2 * shards
+
+
+class Interrupted(ThreadExecutor):
+    """Raises interrupts in some of the waits for results."""
+
+    def __init__(self, waits):
+        self.waits, self.waited = waits, 0
+        super().__init__(2)
+
+    def collect(self, futures, links=None):
+        self.waited += 1
+        if self.waited in self.waits:
+            raise KeyboardInterrupt
+        return super().collect(futures, links)
+
+
+def interrupted(small, folder, waits, notices):
+    """Fit until an interrupt; return the iterations that were reported, and the run's checkpointer."""
+    executor = Interrupted(waits)
+    problem = replacing(problem_of(small[0], "lda", {"topics": 4}, executor=executor))
+    checkpointer = RunCheckpointer(Run(folder), problem, notice=notices.append)
+    iterations = []
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            iterations += [progress.iteration for _, progress in Fit(problem, Limits(iterations=8), checkpointer)]
+        checkpointer.save_last()
+    finally:
+        executor.close()
+    return checkpointer
+
+
+@pytest.mark.parametrize("wait", range(6, 16))
+def test_an_interrupt_while_states_are_replaced__comes_when_the_iteration_has_ended(small, tmp_path, executor, wait):
+    notices = []
+    checkpointer = interrupted(small, tmp_path / "run", {wait}, notices)
+    reached = checkpointer.saved_iteration
+    assert reached >= 1
+    assert all(text.startswith(f"interrupted: iteration {reached} is finished first") for text in notices)
+    problem = problem_of(small[0], "lda", {"topics": 4}, executor=executor)
+    resumed = RunCheckpointer(Run(tmp_path / "run"), problem)
+    assert resumed.restore().state.iteration == reached
+    states = [state_bits(state) for state, _ in Fit(problem, Limits(iterations=8), resumed)]
+    assert states[-1] == course_of(problem, Limits(iterations=8))[1]
+
+
+def test_a_second_interrupt__stops_at_once_with_the_last_checkpoint(small, tmp_path):
+    notices = []
+    checkpointer = interrupted(small, tmp_path / "run", {10, 11}, notices)
+    assert checkpointer.last is None
+    assert checkpointer.saved_iteration == 1
+    assert notices[0].endswith("interrupt again to stop at once, with the checkpoint of iteration 1")
