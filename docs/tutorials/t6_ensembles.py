@@ -64,7 +64,8 @@ for topic in [*by_stability[:4], *by_stability[-4:]]:
 # There are two ways to find out. The first is a family that infers the
 # number. Here a corpus is simulated from ten topics, and ``hdp`` may
 # use at most 40 (its truncation). It merges, splits and deletes topics
-# between iterations, and about ten remain.
+# between iterations, and about ten remain. On texts it usually keeps
+# nearly all.
 
 simulate(
     "drawn",
@@ -117,5 +118,5 @@ table[
 # ----------------
 #
 # * :doc:`/howto/batch`: an ensemble as a nightly job.
-# * :doc:`/benchmarks/index`: ensembles of KOS and NIPS, and how many
-#   topics are found.
+# * :doc:`/benchmarks/shapes`: ensembles and consensuses on other texts.
+# * :doc:`/algorithms/number-of-topics`: how many topics ``hdp`` finds.
