@@ -64,10 +64,10 @@ split("corpus", "train", "heldout", fraction=0.1)
 # A fit
 # -----
 #
-# ``hdp`` is the hierarchical Dirichlet process. It can use up to
-# `topics` topics, its truncation, and infers how many it needs; on
-# texts it usually keeps nearly all. The fit is written to the folder
-# ``run``, and `fit` returns the model.
+# ``hdp`` is the hierarchical Dirichlet process. It infers the number of
+# topics, up to the truncation `topics`; on texts it usually keeps
+# nearly all. The fit is written to the folder ``run``, and `fit`
+# returns the model.
 
 model = fit(
     "train",

@@ -120,8 +120,8 @@ fit(
 plot("sequence", "sequence.svg", what=["segments"])
 
 # %%
-# Over the years, legislation and expenditures give way to taxes and
-# jobs, and later to health care and children.
+# Legislation and expenditures give way to taxes and jobs, and later to
+# health care and children.
 #
 # Which predicts better?
 # ----------------------
