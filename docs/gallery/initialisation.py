@@ -43,8 +43,8 @@ axis.legend(title="initialisation", frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# With ``init_strength``, the initial proportions stay in each document's prior, so that documents remain near their
-# initial clusters.
+# With ``init_strength``, the initial proportions stay in each document's prior, which preserves good clusters but does
+# not improve them.
 
 weak = fit("train", "weak", family="lda", topics=20, iterations=20, init="clusters")
 strong = fit("train", "strong", family="lda", topics=20, iterations=20, init="clusters", init_strength=80.0)

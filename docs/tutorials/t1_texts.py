@@ -2,8 +2,8 @@
 Topics of texts
 ===============
 
-You will be able to turn texts into a corpus, fit topics whose number is
-inferred, read the outputs, and use the model for new texts.
+You will turn texts into a corpus, fit topics, read the outputs, and use
+the model for new texts.
 """
 
 # %%
@@ -65,8 +65,9 @@ split("corpus", "train", "heldout", fraction=0.1)
 # -----
 #
 # ``hdp`` is the hierarchical Dirichlet process. It infers the number of
-# topics, up to the truncation `topics`. The fit is written to the
-# folder ``run``, and `fit` returns the model.
+# topics, up to the truncation `topics`; on texts it usually keeps
+# nearly all. The fit is written to the folder ``run``, and `fit`
+# returns the model.
 
 model = fit(
     "train",
@@ -84,8 +85,8 @@ topics.head(10)
 # `share` is the part of the tokens that belongs to the topic, and
 # `words` lists its most probable words.
 #
-# Did the fit converge? The score after each iteration levels off. The
-# score is the mean log probability of a held-out token, in nats.
+# Did the fit converge? The score, the mean log probability of a
+# held-out token in nats, levels off over the iterations.
 
 plot("run", "score.svg", what=["score"])
 

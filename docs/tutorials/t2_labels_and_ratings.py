@@ -212,6 +212,6 @@ later.groupby("known").predicted.mean()
 #
 # * :doc:`/choosing`: labeled LDA, the author-topic model, and when to
 #   choose which.
-# * :doc:`/benchmarks/index`: labels of Reuters, Yelp and NIPS, next to
+# * :doc:`/benchmarks/labels`: labels of Reuters, Yelp and NIPS, next to
 #   other methods.
 # * :doc:`/howto/formats`: labels from files next to the documents.

@@ -123,6 +123,6 @@ report("tree", "report.html", texts="texts.jsonl")
 # ----------------
 #
 # * :doc:`t5_vectors`: trees for vectors.
-# * :doc:`/algorithms/index`: the model, both forms of the bound, moves,
-#   and the Gibbs sampler ``gibbs-ncrp``.
-# * :doc:`/benchmarks/index`: the experiments of Wang and Blei (2009).
+# * :doc:`/algorithms/trees`: the model, both forms of the bound, and
+#   the Gibbs sampler ``gibbs-ncrp``.
+# * :doc:`/benchmarks/papers`: the experiments of Wang and Blei (2009).

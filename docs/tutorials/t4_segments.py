@@ -47,8 +47,8 @@ manifest = ingest(
 print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 
 # %%
-# Segments that vary about their document
-# ---------------------------------------
+# Segments that vary around their document
+# ----------------------------------------
 #
 # In ``segmented-lda``, the proportions of a segment are drawn around
 # the document's proportions. For comparison, LDA is fitted to a corpus
@@ -154,8 +154,8 @@ for run in ("of_segments", "of_documents"):
 # Where to go next
 # ----------------
 #
-# * :doc:`/algorithms/index`: ``dirichlet-network``, for topics that
+# * :doc:`/algorithms/networks`: ``dirichlet-network``, for topics that
 #   depend on several things at once, such as years, journals and
 #   sections.
-# * :doc:`/benchmarks/index`: papers of NIPS by sentences, and *The
+# * :doc:`/benchmarks/papers`: papers of NIPS by sentences, and *The
 #   Prince* by chapters.

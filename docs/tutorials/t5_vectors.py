@@ -111,4 +111,4 @@ print(f"hca {left:.0f}, PCA {(rest**2).sum(axis=1).mean():.0f}")
 #
 # * :doc:`t3_trees`: the same tree for documents.
 # * :doc:`/howto/formats`: vectors of NumPy, CSV and Zarr.
-# * :doc:`/benchmarks/index`: the digits of Wang and Blei (2009).
+# * :doc:`/benchmarks/papers`: the digits of Wang and Blei (2009).

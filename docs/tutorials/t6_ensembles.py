@@ -61,10 +61,10 @@ for topic in [*by_stability[:4], *by_stability[-4:]]:
 # How many topics?
 # ----------------
 #
-# There are two ways to find out. The first is a family that infers the
-# number. Here a corpus is simulated from ten topics, and ``hdp`` may
-# use at most 40 (its truncation). It merges, splits and deletes topics
-# between iterations, and about ten remain.
+# One way to find out is a family that infers the number. Here a corpus
+# is simulated from ten topics, and ``hdp`` may use at most 40. It
+# merges, splits and deletes topics between iterations, and about ten
+# remain. On texts it usually keeps nearly all.
 
 simulate(
     "drawn",
@@ -83,7 +83,7 @@ print(f"{count} topics have 99% of the tokens")
 plot("inferred", "sizes.svg", what=["sizes"])
 
 # %%
-# The second is a comparison. `compare` fits families over numbers of
+# Another is a comparison. `compare` fits families over numbers of
 # topics and seeds, and tabulates the held-out scores. Called again
 # after an interruption, it continues where it stopped.
 
@@ -117,5 +117,5 @@ table[
 # ----------------
 #
 # * :doc:`/howto/batch`: an ensemble as a nightly job.
-# * :doc:`/benchmarks/index`: ensembles of KOS and NIPS, and how many
-#   topics are found.
+# * :doc:`/benchmarks/shapes`: ensembles and consensuses on other texts.
+# * :doc:`/algorithms/number-of-topics`: how many topics ``hdp`` finds.

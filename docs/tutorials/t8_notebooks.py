@@ -71,8 +71,8 @@ model.topic_word.shape, model.document_topic.shape
 # -----------
 #
 # `sinks` are functions that receive each event of the fit as a dict.
-# This one draws a curve after every tenth iteration: the fraction of
-# the expected counts that moved between topics. In a notebook, replace
+# After every tenth iteration, this one draws a curve of the fraction of
+# tokens that moved between topics. In a notebook, replace
 # the previous picture with ``IPython.display.clear_output(wait=True)``
 # and ``display(figure)``.
 
@@ -112,8 +112,8 @@ fit(
 resume("run", iterations=80)
 
 # %%
-# Widgets as text
-# ---------------
+# Progress as text
+# ----------------
 #
 # `fit` and `watch` show a live view in a terminal. In a notebook,
 # ``!collapsium watch run --once`` prints the state of a run. The next

@@ -10,9 +10,9 @@ with topics of chromatin accessibility.
 # Cells of an .h5ad
 # -----------------
 #
-# A real file comes from an experiment. Here cells of four types are
-# simulated: the accessible peaks of a type are a common background and
-# peaks specific to the type.
+# A real file comes from an experiment (:doc:`/howto/single_cells`).
+# Here cells of four types are simulated: the accessible peaks of a type
+# are a common background and peaks specific to the type.
 
 import anndata
 import matplotlib.pyplot as plt

@@ -45,8 +45,8 @@ class CollapsedOptions(SeededOptions):
         le=1,
         description="active responsibilities: inverse temperature, the power to which a token's responsibilities are "
         "raised before they are normalised. Values below 1 spread a token over more topics, which predicts short "
-        "documents better (default: the fit searches for the value that predicts held-out tokens best; see 'Annealing' "
-        "in the documentation)",
+        "documents better (default: the fit searches for the value that best predicts training tokens which it holds "
+        "out; see 'Initialisation, tempering and momentum' in the documentation)",
     )
 
     @field_validator("responsibilities")
