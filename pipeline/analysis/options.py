@@ -148,8 +148,8 @@ class ShareOptions(Options):
     heading = "estimates"
     cluster: Annotated[str | None, Value("FIELD")] = Field(
         None,
-        description="field whose values are clusters, such as the speech that paragraphs are from: errors account for "
-        "the similarity of documents in a cluster",
+        description="field whose values are clusters, such as the speech that paragraphs are from: standard errors "
+        "account for the similarity of documents in a cluster",
     )
     level: Annotated[float, Value("F", expected="a share between 0 and 1")] = Field(
         0.95, gt=0, lt=1, description="probability of the intervals"
@@ -172,10 +172,12 @@ class EffectOptions(ShareOptions):
         "and combined with `at`",
     )
     link: Literal["identity", "logit"] = Field(
-        "identity", description="identity: effects are differences of shares; logit: of log odds (fractional logit)"
+        "identity",
+        description="identity: effects are differences of shares; logit: differences of log odds (fractional logit)",
     )
     errors: Literal["robust", "classical"] = Field(
-        "robust", description="errors without `cluster`: robust (HC1), or classical, which assumes equal variances"
+        "robust",
+        description="standard errors without `cluster`: robust (HC1), or classical, which assumes equal variances",
     )
     permutations: Annotated[int, Value("N")] = Field(
         0,
@@ -200,7 +202,7 @@ class PosteriorOptions(Options):
     store: bool = Field(
         False,
         description="store the sampled posteriors with the model (8 bytes per document and topic), where later calls "
-        "with the same formula and seed find them: other contrasts, curves or errors then take seconds",
+        "with the same formula and seed find them: other contrasts and curves then take seconds",
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="present location of the training corpus, if it was moved"

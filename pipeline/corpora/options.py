@@ -129,7 +129,7 @@ class SourceOptions(Options):
     index_base: Literal[0, 1] | None = Field(
         None, description="first index of svmlight files (default: 0 if the file has an index 0, else 1)"
     )
-    layer: FieldName = Field(None, description="layer of AnnData that holds the counts (default: its X)")
+    layer: FieldName = Field(None, description="layer of AnnData that contains the counts (default: its X)")
     transpose: Literal["yes", "no"] | None = Field(
         None,
         description="whether the rows of a matrix (mtx, npz) are words and its columns documents (default: determined "

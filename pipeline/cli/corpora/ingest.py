@@ -1,10 +1,10 @@
 """Read documents or vectors from files of common formats, and write a corpus.
 
 A corpus is a folder with a manifest, the vocabulary and Parquet shards of about
-equally many tokens; the manifest has a digest of every file. Texts are read and
-tokenized by the workers; the corpus is the same for any number of workers. The
-file `ingest.json` of the corpus records how it was read and what was dropped. If
-an input is invalid, no corpus is written.
+equally many tokens; the manifest has a digest of every file. Workers read and
+tokenize the texts; the corpus is the same for any number of workers. The file
+`ingest.json` of the corpus records how the files were read and what was dropped.
+If an input is invalid, no corpus is written.
 """
 
 from __future__ import annotations

@@ -9,20 +9,20 @@ Formulas are written as in R. ~ party + year adds effects, party * year lets the
 slope differ by party, bs(year, df=5) is a smooth curve, and C(year) has one effect
 per year. The operators are + - * : ^ ( ), and the functions bs, cr, cs, poly, C, I,
 scale, center, exp, log, log2, log10 and sqrt. Put names that are not plain words in
-backquotes. A label is compared with its most frequent value. Documents without a
-label have the level (missing); documents without a number have the mean and an
-indicator column.
+backquotes. Each value of a label is compared with the most frequent one. Documents
+without a label have the level (missing); documents without a number have the mean
+and an indicator column.
 
 Without further options, the estimates are the formula's coefficients. With --at they
 are the proportions at certain values, averaged over all documents, and with
 --contrast differences of such proportions. For example, --at year gives a curve, and
 --contrast party=R,D --at year a difference along it.
 
-Errors include the uncertainty about each document's proportions, which is sampled
-with the topics fixed (in families with Dirichlet proportions; for others a notice
-says that it is missing). They are robust to unequal variances. Documents that belong
-together, such as paragraphs of a speech, need --cluster FIELD, or the intervals are
-too narrow.
+Standard errors include the uncertainty about each document's proportions, which are
+sampled with the topics fixed (in families with Dirichlet proportions; for others a
+notice says that it is missing). They are robust to unequal variances. Documents that
+belong together, such as paragraphs of a speech, need --cluster FIELD, or the
+intervals are too narrow.
 
 --words TOPIC compares words instead: it shows, by log-odds, the words that each group
 of the formula's only field uses more often for a topic than all other documents or,
@@ -31,12 +31,12 @@ tokens, as independent.
 
 --words TOPIC --over PERIOD follows the words of a topic over time, without a formula:
 the most probable words of each period (decade, '5 years', or a field of numbers), and
-the words that rise and fall. Neighbouring periods are smoothed, with the strength that
-best predicts the last one.
+the words that rise and fall. Neighbouring periods are smoothed towards one another,
+with the strength that best predicts the last one.
 
 Without RUN, --proportions and --data name CSV files from any tool, with one row per
-document. Their rows have the same order, or the first column of the proportions
-contains ids and has the name of a column of the data.
+document. Their rows have the same order, unless the first column of the proportions
+contains ids and the data has a column of the same name.
 
 The printed table has p-values adjusted over the topics by Holm's method. --json prints
 rows with topic, words, term, estimate, se, low, high, p (unadjusted) and p_adjusted.
@@ -76,7 +76,7 @@ class FormulaOptions(Options):
     """The fields of the documents."""
 
     formula: Annotated[str | None, Value("FORMULA")] = Field(
-        None, description="fields and how they enter, such as '~ party + bs(year, df=5)'; required, except with `over`"
+        None, description="fields and their terms, such as '~ party + bs(year, df=5)'; required, except with `over`"
     )
 
 
@@ -86,7 +86,7 @@ class PictureOptions(OverwriteOptions):
     picture: Annotated[Location | None, Value("FILE")] = Field(
         None,
         description="draw the estimates with their intervals, as .png, .svg or .pdf: a curve for each topic along a "
-        "number (`at`), else a forest of all terms; with `words` the words",
+        "number (`at`), else a forest plot of all terms; with `words`, the words",
     )
     title: Annotated[str | None, Value("TEXT")] = Field(None, description="title of the picture")
     names: Annotated[dict[int, str], BeforeValidator(names_by_topic), Value("ID=NAME")] = Field(

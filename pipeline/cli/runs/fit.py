@@ -2,8 +2,8 @@
 
 A run is a folder: run.json (the options), events.jsonl (one line for each
 iteration), checkpoints/ and, at the end, model/. Ctrl-C stops the fit and keeps
-the last complete iteration. --resume continues a run, also after a crash, with the
-result of an uninterrupted run. A held-out corpus is scored during the fit; it does
+the last complete iteration. --resume continues a run, also after a crash, and gives
+the result of an uninterrupted run. A held-out corpus is scored during the fit; it does
 not influence the fit, unless --stop-on score or --keep best is set.
 
 Each family has further options, such as --alpha and --prevalence of lda: see
@@ -39,7 +39,7 @@ EPILOG = """examples:
   collapsium fit --resume run
   collapsium fit --resume run --iterations 500 --scheduler local --workers 4
 
-A configuration file holds the same names at its top level:
+A configuration file sets the same options at its top level:
   family = "hdp"
   topics = 200
   iterations = 300"""
@@ -51,8 +51,8 @@ class ResumeOptions(Options):
     resume: Annotated[Location | None, Value("RUN")] = Field(
         None,
         description="continue a run from its last complete checkpoint, with the options of its run.json. CORPUS and "
-        "`heldout` are needed only if they were moved; of the other options, only those that say when the fit stops, "
-        "is scored and saved, and where it runs may change",
+        "`heldout` are needed only if they were moved; of the other options, only those may change that control when "
+        "the fit stops, how often it is scored and saved, and where it runs",
     )
 
 

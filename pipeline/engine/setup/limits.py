@@ -198,8 +198,8 @@ class StartOptions(Options):
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
-        description="initial proportions of the documents: random; clusters: each document in the cluster nearest to "
-        "its words' vectors; quick-clusters: in the clusters of its words; documents: in the "
+        description="initial proportions of the documents: random; clusters: a document starts in the cluster nearest "
+        "to its words' vectors; quick-clusters: in the clusters of its words; documents: in its "
         "component of a mixture with one topic per document; tree: the same, with a root topic for common words; or a "
         "Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda and hdp, but random with "
         "seed words, dense responsibilities, the stochastic schedule, or fewer than two documents per topic; random "
@@ -210,7 +210,7 @@ class StartOptions(Options):
         ge=0,
         le=MAX_START_STRENGTH,
         description="lda, hdp: weight, in tokens, of the initial proportions in each document's prior: as if the "
-        "document had so many more tokens with these proportions",
+        "document had this many more tokens with these proportions",
     )
 
 
@@ -248,8 +248,8 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
         description="start from the topics and proportions of another run, of any family. Its vocabulary must be the "
-        "corpus's or the first words of the corpus's; if it has more topics than the fit, the largest are used. "
-        "Shards that both runs have in common continue from the saved state of a run of the same family. With "
+        "corpus's, or the corpus's before words were appended; if it has more topics than the fit, the largest are "
+        "used. If the families are the same, shards that both runs share continue from their saved states. With "
         "`resume`: the new location of the other run, if it was moved",
     )
 
