@@ -71,20 +71,16 @@ def hint_for(words: Sequence[str], flag: str) -> str:
     return elsewhere(flag.partition("=")[0].removeprefix("--").replace("-", "_")).removeprefix("; ").capitalize()
 
 
-def _value_behind(words: Sequence[str], flag: str) -> str | None:
-    """Return the last value of a flag."""
-    value = None
-    for number, word in enumerate(words):
-        if word.startswith(f"{flag}="):
-            value = word.partition("=")[2]
-        elif word == flag and number + 1 < len(words):
-            value = words[number + 1]
-    return value
-
-
 def requested_family(words: Sequence[str]) -> str | None:
     """Return the family that ``--family``, the configuration file or the run to resume names."""
-    family, config, resumed = (_value_behind(words, flag) for flag in ("--family", "--config", "--resume"))
+    values: dict[str, str] = {}
+    for number, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if equals:
+            values[flag] = value
+        elif number + 1 < len(words):
+            values[flag] = words[number + 1]
+    family, config, resumed = (values.get(flag) for flag in ("--family", "--config", "--resume"))
     if family is None and config is not None:
         # Errors of the file are reported when the command reads it.
         with contextlib.suppress(OSError, ValueError):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from collapsium.pipeline.cli.command import in_flags
-from collapsium.pipeline.monitoring.events import Sink, guarded
 from collapsium.pipeline.options import Options, Texts, Value
 
 if TYPE_CHECKING:
@@ -85,11 +84,3 @@ class SharesJsonOptions(Options):
 
     heading = "time"
     as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print the shares of all topics as JSON")
-
-
-def callbacks_of(options: CallbackOptions, run: str, notice: Callable[[str], None]) -> list[Sink]:
-    """Import the callbacks and send them an event with the run's folder."""
-    sinks = guarded(options.callback, notice)
-    for sink in sinks:
-        sink({"event": "run", "iteration": 0, "elapsed": 0.0, "run": run})
-    return sinks

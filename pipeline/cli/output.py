@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cyclopts.help import HelpEntry, HelpPanel
+from cyclopts.help import HelpPanel
 
 from collapsium.pipeline.cli.command import in_flags
 from collapsium.pipeline.formatting import counted, plain
@@ -19,16 +18,10 @@ if TYPE_CHECKING:
     from collapsium.storage.building.ingest_record import Report
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Widths of a help page, in characters."""
-
-    widest: int = 110  # Width of a page in a wide terminal; longer lines are hard to read
-    narrowest: int = 40  # Width of a page in a terminal that is narrower still
-    names: int = 30  # Width of the column of names
-
-
-LAYOUT = Layout()
+# Widths of a help page, in characters
+MAX_WIDTH = 110  # In a wide terminal; longer lines are hard to read
+MIN_WIDTH = 40  # In a terminal that is narrower still
+NAMES_WIDTH = 30  # Of the column of names
 
 
 class Help:
@@ -36,15 +29,32 @@ class Help:
 
     def __init__(self, description: str) -> None:
         self._description = description.strip()
-        self._width = max(min(LAYOUT.widest, shutil.get_terminal_size((LAYOUT.widest, 24)).columns), LAYOUT.narrowest)
+        self._width = max(min(MAX_WIDTH, shutil.get_terminal_size((MAX_WIDTH, 24)).columns), MIN_WIDTH)
 
     def __call__(self, console: object, options: object, panel: HelpPanel) -> None:  # noqa: ARG002
         """Print a group of arguments, options or commands."""
         if not panel.entries:
             return
         lines = [f"{panel.title}:"]
+        column = min(NAMES_WIDTH, self._width // 3)
+        space = " " * (column + 2)
         for entry in panel.entries:
-            lines += self._entry(entry)
+            names = ", ".join(entry.all_options)
+            if entry.positional_label:
+                names = entry.metavar or entry.positional_label
+            elif entry.metavar:
+                names = f"{names} {entry.metavar}"
+            # Cyclopts wraps the text into an object.
+            text = getattr(entry.description, "plain", None)
+            if text is None:
+                primary = getattr(entry.description, "primary_renderable", entry.description)
+                text = getattr(primary, "plain", primary)
+            wrapped = textwrap.wrap(str(text or ""), self._width - len(space), break_on_hyphens=False)
+            if len(names) + 4 > len(space):
+                lines.append(f"  {names}")
+            else:
+                lines.append(f"  {names:{column}}{wrapped.pop(0) if wrapped else ''}".rstrip())
+            lines += [f"{space}{line}" for line in wrapped]
         print("\n".join(lines), end="\n\n")
 
     def render_usage(self, console: object, options: object, usage: object) -> None:  # noqa: ARG002
@@ -54,37 +64,11 @@ class Help:
 
     def render_description(self, console: object, options: object, description: object) -> None:  # noqa: ARG002
         """Print the purpose of the command."""
-        if self._description:
-            paragraphs = self._description.split("\n\n")
-            print("\n\n".join(self._wrapped(paragraph) for paragraph in paragraphs), end="\n\n")
-
-    def _wrapped(self, paragraph: str) -> str:
-        if any(line.startswith(" ") for line in paragraph.splitlines()):
-            return paragraph
-        return textwrap.fill(paragraph, self._width, break_on_hyphens=False)
-
-    def _entry(self, entry: HelpEntry) -> list[str]:
-        """Return the lines of an argument, an option or a command: its names and its description."""
-        names = ", ".join(entry.all_options)
-        if entry.positional_label:
-            names = entry.metavar or entry.positional_label
-        elif entry.metavar:
-            names = f"{names} {entry.metavar}"
-        column = min(LAYOUT.names, self._width // 3)
-        space = " " * (column + 2)
-        text = textwrap.wrap(_plain(entry.description), self._width - len(space), break_on_hyphens=False)
-        if len(names) + 4 > len(space):
-            return [f"  {names}", *(f"{space}{line}" for line in text)]
-        return [f"  {names:{column}}{text[0] if text else ''}".rstrip(), *(f"{space}{line}" for line in text[1:])]
-
-
-def _plain(description: object) -> str:
-    """Return the text of a description, which cyclopts wraps into an object."""
-    text = getattr(description, "plain", None)
-    if text is None:
-        primary = getattr(description, "primary_renderable", description)
-        text = getattr(primary, "plain", primary)
-    return "" if text is None else str(text)
+        for paragraph in self._description.split("\n\n"):
+            # Indented lines are a table or an example.
+            if not any(line.startswith(" ") for line in paragraph.splitlines()):
+                paragraph = textwrap.fill(paragraph, self._width, break_on_hyphens=False)
+            print(paragraph, end="\n\n" if self._description else "")
 
 
 def print_error(text: str, form: str | None = None) -> None:
