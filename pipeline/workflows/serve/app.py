@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -211,11 +210,6 @@ def application(service: Service) -> Starlette:
         Route("/metrics", service.metrics),
     ]
     return Starlette(routes=routes, lifespan=lifespan)
-
-
-def run(service: Service, listening: socket.socket) -> None:
-    """Answer requests until the process is interrupted."""
-    server_of(service).run(sockets=[listening])
 
 
 def server_of(service: Service) -> uvicorn.Server:
