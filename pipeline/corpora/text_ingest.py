@@ -66,11 +66,6 @@ class Sources:
     numbered: bool  # True if their documents have no ids
     left_out: tuple[LeftOut, ...] = ()  # Files of folders that are not read
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(file.size for file in self.files)
-
     def blocks(self, kind: str, options: ReadOptions) -> Iterator[Block]:
         """Cut the files into blocks."""
         return cut_blocks(self.files, kind, options)
@@ -114,10 +109,15 @@ def report_of(
     # A field of dates that only a record names may be missing.
     if date is not None and (date not in history.options.optional or any(date in note.seen for note in notes)):
         dates = sum((note.dates for note in notes), DateTally())
-    order = () if dates is None else _order_of(dates, sum((report.dates or DateTally() for report in earlier), dates))
+    order: tuple[Guess, ...] = ()
+    every = sum((report.dates or DateTally() for report in earlier), dates or DateTally())
+    # The order of day and month is a guess where it is needed and all dates of the corpus show one.
+    if dates is not None and dates.ambiguous and every.order:
+        example = every.day_first_example if every.order == DAY_FIRST else every.month_first_example
+        order = (Guess("order of days and months", f"{every.order} first, as {example!r} shows", "date_order"),)
     return Report(
         files=len({file.path for file in sources.files}),
-        bytes=sources.bytes,
+        bytes=sum(file.size for file in sources.files),
         documents=counted.documents,
         missing_text=sum(note.missing for note in notes),
         replaced_bytes=sum(note.replaced for note in notes),
@@ -158,14 +158,6 @@ def unspaced_notice(report: Report, option: str) -> str | None:
         f"{report.unspaced_tokens:,} tokens ({share:.0%}) are whole phrases, because their script (such as Chinese, "
         f"Japanese, Thai, Lao or Khmer) has no spaces between words; {option} names a function that cuts them"
     )
-
-
-def _order_of(dates: DateTally, every: DateTally) -> tuple[Guess, ...]:
-    """Return the guess on the order of day and month, where it is needed and all dates of the corpus show one."""
-    if not dates.ambiguous or not every.order:
-        return ()
-    example = every.day_first_example if every.order == DAY_FIRST else every.month_first_example
-    return (Guess("order of days and months", f"{every.order} first, as {example!r} shows", "date_order"),)
 
 
 def require_seen(sources: Sources, history: History, counted: Counted) -> None:

@@ -38,12 +38,12 @@ def execute(
     output: JsonOptions,
 ) -> None:
     """Append, and print the sizes of the corpus."""
-    from collapsium.pipeline.corpora import additions, new_texts
-
-    addition = additions.Addition(**named_options(options, side_files, scheduling), tls=certificates.tls)
     with counting("appending") as progress:
+        # Loads the compiler, which takes seconds.
         from collapsium.pipeline.corpora import append as appending
+        from collapsium.pipeline.corpora import new_texts
 
+        addition = appending.Addition(**named_options(options, side_files, scheduling), tls=certificates.tls)
         added = appending.append_with_report(corpus, sources, addition, progress)
     manifest, report, unknown = added.manifest, added.report, new_texts.UnknownWords.of([added.report])
     if added.repeated and not output.as_json:

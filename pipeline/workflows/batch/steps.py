@@ -15,8 +15,7 @@ from typing import cast
 from collapsium.pipeline.analysis.evaluate import Reconstruction, evaluate
 from collapsium.pipeline.analysis.infer import VersionColumns, infer_version
 from collapsium.pipeline.analysis.scoring import complete
-from collapsium.pipeline.corpora.additions import Addition
-from collapsium.pipeline.corpora.append import append_with_report
+from collapsium.pipeline.corpora.append import Addition, append_with_report
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.new_texts import UnknownWords, additions_of
 from collapsium.pipeline.corpora.recorded_reading import format_of
