@@ -873,12 +873,10 @@ def fold_in(model: models.Model, corpus: Corpus, seed: int = 0) -> Floats:
         return np.concatenate(executor.collect(submitted))
 
 
-def _folded(model: models.Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
-    return _folded_shard(model, reference.load(**parts_for(model)), blocks, seed)
-
-
-def _folded_shard(model: models.Model, shard: AnyShard, blocks: list[tasks.Block], seed: int) -> Floats:
-    local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "infer"))
+def _folded(model: models.Model, shard: AnyShard | ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
+    """Return the proportions of the documents of a shard, which may be read first."""
+    loaded = shard.load(**parts_for(model)) if isinstance(shard, ShardReference) else shard
+    local = tasks.fold_in(model.family, loaded, blocks, model.global_state, Stream(seed, "infer"))
     return _proportions(model, local)
 
 
@@ -911,7 +909,7 @@ class TextFolding:
             return np.zeros((0, _width(model)))
         shards = [Shard.of(number, some, **parts) for number, some in enumerate(documents)]
         with contextlib.closing(SerialExecutor() if len(shards) == 1 else open_executor("threads", None)) as executor:
-            submitted = [executor.submit(_folded_shard, model, shard, self._blocks, seed) for shard in shards]
+            submitted = [executor.submit(_folded, model, shard, self._blocks, seed) for shard in shards]
             return np.concatenate(executor.collect(submitted))
 
 
@@ -933,23 +931,16 @@ def lazy_proportions(
     if not framed and not collections.is_frame(texts):
         return collections.map_arrays(texts, _partition_proportions, arguments, width)
     meta = require_pandas().DataFrame(np.zeros((0, width)), columns=topic_columns(width))
-    return collections.map_frames(texts, _partition_frame, arguments, meta)
-
-
-def _partition_frame(
-    part: DocumentSource, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...]
-) -> pd.DataFrame:
-    shares = _partition_proportions(part, url, digest, seed, reading)
-    frame: pd.DataFrame = require_pandas().DataFrame(shares, columns=topic_columns(shares.shape[1]))
-    return frame
+    return collections.map_frames(texts, _partition_proportions, (*arguments, True), meta)
 
 
 def _partition_proportions(
-    part: DocumentSource, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...]
-) -> Floats:
+    part: DocumentSource, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...], framed: bool = False
+) -> Any:
     """Return the proportions of a partition, with a model that the process keeps for the next ones."""
     folding = _folding_at(url, digest)
-    return folding.proportions(folding.read(rows_of(part), dict(reading)), seed)
+    shares = folding.proportions(folding.read(rows_of(part), dict(reading)), seed)
+    return require_pandas().DataFrame(shares, columns=topic_columns(shares.shape[1])) if framed else shares
 
 
 @lru_cache(maxsize=2)

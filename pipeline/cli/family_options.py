@@ -91,20 +91,6 @@ def requested_family(words: Sequence[str]) -> str | None:
     return None if family is None else str(family)
 
 
-def family_options(settings: Sequence[str], flags: Mapping[str, str]) -> dict[str, Any]:
-    """Gather the family's options from ``--set`` and the family's flags."""
-    options: dict[str, Any] = {}
-    written: dict[str, str] = {}
-    texts = [(f"--set {text}", text) for text in settings]
-    texts += [(f"{flag_of(name)} {text}", f"{name}={text}") for name, text in flags.items()]
-    for argument, text in texts:
-        name, value = parse_setting(text)
-        if name in written:
-            raise OptionError(f"expected one value, found {written[name]} and {argument}", name)
-        written[name], options[name] = argument, value
-    return options
-
-
 @dataclass(frozen=True)
 class FamilyRequest:
     """A family with its options and the command's, from ``--config``, ``--set`` and flags."""
@@ -134,7 +120,16 @@ def gather(
     """Combine ``--config``, ``--set`` and the flags, in ascending order of precedence."""
     family = chosen.family or recorded
     written = read_config(config, family) if config is not None else {}
-    settings, named = family_options(chosen.settings, flags), named_options(*options)
+    named = named_options(*options)
+    settings: dict[str, Any] = {}
+    arguments: dict[str, str] = {}
+    texts = [(f"--set {text}", text) for text in chosen.settings]
+    texts += [(f"{flag_of(name)} {text}", f"{name}={text}") for name, text in flags.items()]
+    for argument, text in texts:
+        name, value = parse_setting(text)
+        if name in arguments:
+            raise OptionError(f"expected one value, found {arguments[name]} and {argument}", name)
+        arguments[name], settings[name] = argument, value
     family = family or written.get("family")
     written.pop("family", None)
     if family is None:

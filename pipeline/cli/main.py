@@ -28,9 +28,16 @@ from cyclopts.exceptions import MissingArgumentError, UnknownOptionError, Unused
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.cli.command import COMMAND_LINE, COMMANDS, UsageError, in_flags, spelling
-from collapsium.pipeline.cli.options import print_notice
-from collapsium.pipeline.cli.output import Help, print_error
+from collapsium.pipeline.cli.command import (
+    COMMAND_LINE,
+    COMMANDS,
+    Help,
+    UsageError,
+    in_flags,
+    print_error,
+    print_notice,
+    spelling,
+)
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.progress import silenced
 from collapsium.pipeline.monitoring.terminal import guarded_streams

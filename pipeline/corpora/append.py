@@ -28,13 +28,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
-from collapsium.pipeline.corpora.passes import (
-    Counted,
-    read_all,
-    require_distinct_ids,
-    write_shards,
-    write_side_tables,
-)
 from collapsium.pipeline.corpora.recorded_reading import (
     format_of,
     history_for,
@@ -43,13 +36,18 @@ from collapsium.pipeline.corpora.recorded_reading import (
     with_guesses_of_counts,
 )
 from collapsium.pipeline.corpora.text_ingest import (
+    Counted,
     check_reading,
     drop_stopped,
     find_sources,
     leave_phrases,
     left_out_of,
     numberings_of,
+    read_all,
     report_of,
+    require_distinct_ids,
+    write_shards,
+    write_side_tables,
 )
 from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor, require_shared

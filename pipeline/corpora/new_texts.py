@@ -18,9 +18,14 @@ import pyarrow as pa
 
 from collapsium.pipeline.corpora.ingest import NewSources, chosen_words, ingest_like, reading_options
 from collapsium.pipeline.corpora.options import TextsInMemory
-from collapsium.pipeline.corpora.passes import require_distinct_ids
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading
-from collapsium.pipeline.corpora.text_ingest import Sources, check_reading, find_sources, leave_phrases
+from collapsium.pipeline.corpora.text_ingest import (
+    Sources,
+    check_reading,
+    find_sources,
+    leave_phrases,
+    require_distinct_ids,
+)
 from collapsium.pipeline.corpora.texts_in_memory import (
     NAME,
     column_names,

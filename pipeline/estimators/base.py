@@ -27,8 +27,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from collapsium.pipeline.analysis.effects import columns_of_frame
-from collapsium.pipeline.corpora.passes import write_shards
-from collapsium.pipeline.corpora.text_ingest import SCRATCH
+from collapsium.pipeline.corpora.text_ingest import SCRATCH, write_shards
 from collapsium.pipeline.corpora.texts_in_memory import is_lazy
 from collapsium.pipeline.engine.checkpoints import Checkpointer
 from collapsium.pipeline.engine.estimate import plan

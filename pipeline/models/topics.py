@@ -202,11 +202,6 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     return entries
 
 
-def topic_titles(run: str | os.PathLike[str], words: int = 5) -> dict[int, str]:
-    """Return the name of each topic that has tokens, or its first words where it has none."""
-    return {topic.id: topic.title or ", ".join(topic.names) for topic in topics(run, words)}
-
-
 def held_by_few(topics: Sequence[Topic], summary: SummaryRecord | None) -> list[str]:
     """Return a line for each large topic that is the main topic of hardly any document.
 

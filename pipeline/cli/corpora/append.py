@@ -11,9 +11,7 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json, print_report
+from collapsium.pipeline.cli.command import JsonOptions, argument, named_options, print_json, print_report
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted

@@ -12,9 +12,16 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions, print_notice, print_unknown, with_unknown
-from collapsium.pipeline.cli.output import print_json, print_report
+from collapsium.pipeline.cli.command import (
+    JsonOptions,
+    argument,
+    named_options,
+    print_json,
+    print_notice,
+    print_report,
+    print_unknown,
+    with_unknown,
+)
 from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted

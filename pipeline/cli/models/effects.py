@@ -52,9 +52,7 @@ from pydantic import BeforeValidator, Field
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
-from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, UsageError, argument, in_flags, named_options, print_json
 from collapsium.pipeline.engine.edit_options import names_by_topic
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain

@@ -37,9 +37,16 @@ from typing import TYPE_CHECKING, Annotated
 from collapsium import pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import listing
 from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions, MetricOptions
-from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
-from collapsium.pipeline.cli.options import JsonOptions, print_notice, with_unknown
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import (
+    JsonOptions,
+    UsageError,
+    argument,
+    in_flags,
+    named_options,
+    print_json,
+    print_notice,
+    with_unknown,
+)
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain

@@ -53,9 +53,7 @@ from typing import Annotated
 from collapsium import pipeline
 from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
 from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, TopicOptions
-from collapsium.pipeline.cli.command import UsageError, argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, UsageError, argument, named_options, print_json
 from collapsium.pipeline.formatting import plain, times
 from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.monitoring.console import counting
@@ -173,7 +171,16 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
                 label["expected"] = expected_row
         print_json({"topics": [_record(topic, False) for topic in table.topics], "labels": labels})
         return
-    _print_labels(table)
+    for number, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
+        print(f"{plain(title)}  ({count:,} documents)")
+        for column in table.foremost(number, TOPICS_PER_LABEL):
+            topic = table.topics[column]
+            if table.expected is None:
+                figures = f"{table.weights[number, column]:+8.3f}"
+            else:
+                lift = times(float(table.expected[number, column]) / max(topic.share, MIN_OVERALL))
+                figures = f"{table.expected[number, column]:8.3%} {'×' + lift:>6}"
+            print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
     if options.csv is not None:
         print(f"{options.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
         for note in guarded_note(guarded):
@@ -183,20 +190,6 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
 def _words_of(topic: pipeline.Topic) -> str:
     """Return a topic's title, if it has one, and its words."""
     return plain(" ".join(([] if topic.title is None else [f"{topic.title}:"]) + topic.names))
-
-
-def _print_labels(table: pipeline.LabelTopics) -> None:
-    """Print a line for each label, followed by the topics that it raises most."""
-    for label, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
-        print(f"{plain(title)}  ({count:,} documents)")
-        for column in table.foremost(label, TOPICS_PER_LABEL):
-            topic = table.topics[column]
-            if table.expected is None:
-                figures = f"{table.weights[label, column]:+8.3f}"
-            else:
-                lift = times(float(table.expected[label, column]) / max(topic.share, MIN_OVERALL))
-                figures = f"{table.expected[label, column]:8.3%} {'×' + lift:>6}"
-            print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
 
 
 def _record(topic: pipeline.Topic, several: bool) -> JsonObject:

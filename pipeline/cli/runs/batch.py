@@ -28,9 +28,15 @@ from typing import Annotated
 from pydantic import BaseModel
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOptions
-from collapsium.pipeline.cli.output import MAX_WIDTH, print_error
+from collapsium.pipeline.cli.command import (
+    MAX_WIDTH,
+    LineJsonOptions,
+    LogOptions,
+    QuietOptions,
+    argument,
+    named_options,
+    print_error,
+)
 from collapsium.pipeline.monitoring.console import RunView
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.workflows.batch.job_file import BatchOptions

@@ -19,10 +19,18 @@ from typing import Annotated
 from pydantic import Field
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
+from collapsium.pipeline.cli.command import (
+    CallbackOptions,
+    JsonOptions,
+    LogOptions,
+    QuietOptions,
+    UsageError,
+    argument,
+    in_flags,
+    named_options,
+    print_json,
+)
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
-from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions
-from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import FitOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, ExecutorOptions
 from collapsium.pipeline.formatting import counted

@@ -16,9 +16,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from collapsium.pipeline.cli.command import argument, in_flags
-from collapsium.pipeline.cli.options import JsonOptions, LogOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, LogOptions, argument, in_flags, print_json
 from collapsium.pipeline.monitoring.console import LogLines, RunView, print_status
 from collapsium.pipeline.monitoring.follow import EVERY, follow, so_far
 from collapsium.pipeline.monitoring.run_status import RunStatus

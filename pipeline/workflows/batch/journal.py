@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -240,11 +239,6 @@ class JobContext:
         """Arguments of functions that choose the executor."""
         cluster = self.job.cluster
         return {"scheduler": cluster.scheduler, "workers": cluster.workers, "tls": self.job.tls}
-
-    def execution_for(self, function: Callable[..., object]) -> dict[str, object]:
-        """Return those arguments of `execution` that a function has."""
-        parameters = inspect.signature(function).parameters
-        return {name: value for name, value in self.execution.items() if name in parameters and value is not None}
 
     def plan(self) -> str:
         """Return the digest of the options and the corpus of the next version; empty without a corpus."""

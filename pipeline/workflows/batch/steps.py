@@ -27,7 +27,7 @@ from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.topic_matching import lasting_ids
-from collapsium.pipeline.models.topics import topic_titles
+from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.reporting.page import report as page_report
 from collapsium.pipeline.workflows.batch.journal import (
     CYCLES,
@@ -106,7 +106,7 @@ def read_new_sources(context: JobContext) -> None:
         if not context.corpus_folder.local:
             context.corpus_folder.remove()
         remove_parts(context.folder)
-        options = {**context.execution_for(ingest), **context.job.reading}
+        options = {**context.execution, **context.job.reading}
         if format_of(paths, context.job.reading.get("format"))[0] in TEXTS:
             options.setdefault("unknown_share", True)
         ingest(paths, context.corpus_folder.url, progress=context.progress("ingest"), **options)
@@ -213,6 +213,7 @@ def _append(context: JobContext, paths: list[str]) -> frozenset[str]:
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
 RENUMBERED = "renumbered"
+TITLE_WORDS = 5  # Words of a topic without a name, in its place
 
 
 class JobSteps:
@@ -421,13 +422,14 @@ class JobSteps:
         base, model = self._journal.base, Model(self._model)
         if base is not None and self._context.job.holds == DOCUMENTS:
             inherit_names(model, Model(self._versions.at(base).url))
+        titles = {topic.id: topic.title or ", ".join(topic.names) for topic in topics(self._model, TITLE_WORDS)}
         parts = infer_version(
             model,
             Corpus((self.folder / "train").url),
             self.folder / PROPORTIONS,
             () if base is None else read_parts(self._versions.at(base)),
             threshold=self._context.job.infer.threshold,
-            columns=VersionColumns(self._journal.number, topic_titles(self._model)),
+            columns=VersionColumns(self._journal.number, titles),
             progress=self._context.progress("infer"),
             **self._context.execution,
         )
@@ -449,24 +451,20 @@ class JobSteps:
                     (version / "model").remove()
                     for name in self._renumbered.files():
                         copy_file(self._renumbered, version / "model", name)
-                self._copy_proportions(version)
+                parts = read_parts(self.folder)
+                new_files = frozenset((self.folder / PROPORTIONS).names()) if parts else frozenset()
+                # Files that the version shares with the one before are not copied.
+                for part in parts:
+                    source = self.folder if part.file in new_files or base is None else self._versions.at(base)
+                    copy_file(source / PROPORTIONS, version / PROPORTIONS, part.file, shared=True)
+                if parts:
+                    write_parts(version, parts)
+                else:
+                    # Release 0.1 wrote one file.
+                    copy_file(self.folder, version, PROPORTIONS)
                 record = self._record().model_copy(update={"born": succession.born, "gone": succession.gone})
                 version.write(RECORD, dump(record.model_dump(mode="json")))
         self._versions.point(number)
-
-    def _copy_proportions(self, version: Folder) -> None:
-        """Copy the files of the proportions into a version, without those that it shares with the one before."""
-        parts = read_parts(self.folder)
-        if not parts:
-            # Release 0.1 wrote one file.
-            copy_file(self.folder, version, PROPORTIONS)
-            return
-        base = self._journal.base
-        new_files = frozenset((self.folder / PROPORTIONS).names())
-        for part in parts:
-            source = self.folder if part.file in new_files or base is None else self._versions.at(base)
-            copy_file(source / PROPORTIONS, version / PROPORTIONS, part.file, shared=True)
-        write_parts(version, parts)
 
     def _record(self) -> VersionRecord:
         journal, model = self._journal, Model(self.run_folder.url).record

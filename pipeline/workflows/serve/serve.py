@@ -44,13 +44,13 @@ def serve(run: str | os.PathLike[str], *, options: ServeOptions, notice: Callabl
         The address is taken or unknown, or the model takes vectors.
     """
     try:
-        from collapsium.pipeline.workflows.serve import app, scorer
+        from collapsium.pipeline.workflows.serve import app
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("collapsium"):
             raise
         raise MissingError(f"the service needs {error.name}; pip install 'collapsium[serve]'") from None
     notify = notice or logging.getLogger("collapsium").info
-    service = app.Service(scorer.ModelSource.of(run, options), options, notify)
+    service = app.Service(app.ModelSource.of(run, options), options, notify)
     # asyncio sends answers without delay only on sockets that name their protocol.
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     listening = socket.socket(family, proto=socket.IPPROTO_TCP)
