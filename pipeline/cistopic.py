@@ -7,6 +7,7 @@ import pickle
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ COHERENCE_WORDS = 20  # Regions of a topic that its coherence compares, as in py
 EPSILON = 1e-12  # Added to the number of cells with two regions, as in pycisTopic
 
 
+@dataclass(eq=False, repr=False)
 class CistopicModel:
     """A topic model with the attributes of pycisTopic's `CistopicLDAModel`, which its functions read.
 
@@ -59,20 +61,18 @@ class CistopicModel:
         Numbers of cells, regions and topics.
     """
 
-    def __init__(
-        self,
-        metrics: pd.DataFrame,
-        coherence: pd.DataFrame,
-        marg_topic: pd.DataFrame,
-        topic_ass: pd.DataFrame,
-        cell_topic: pd.DataFrame,
-        topic_region: pd.DataFrame,
-        parameters: pd.DataFrame,
-    ) -> None:
-        self.metrics, self.coherence, self.marg_topic, self.topic_ass = metrics, coherence, marg_topic, topic_ass
-        self.cell_topic, self.topic_region, self.parameters = cell_topic, topic_region, parameters
+    metrics: pd.DataFrame
+    coherence: pd.DataFrame
+    marg_topic: pd.DataFrame
+    topic_ass: pd.DataFrame
+    cell_topic: pd.DataFrame
+    topic_region: pd.DataFrame
+    parameters: pd.DataFrame
+
+    def __post_init__(self) -> None:
         self.cell_topic_harmony: list[object] = []
-        self.n_cells, self.n_regions, self.n_topic = cell_topic.shape[1], topic_region.shape[0], cell_topic.shape[0]
+        self.n_topic, self.n_cells = self.cell_topic.shape
+        self.n_regions = len(self.topic_region)
 
     def __repr__(self) -> str:
         return f"CistopicModel({self.n_topic} topics, {self.n_cells:,} cells, {self.n_regions:,} regions)"

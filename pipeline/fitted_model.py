@@ -155,8 +155,34 @@ class Model:
         self.close()
 
     def _repr_html_(self) -> str:
-        """Return a table of the topics, for notebooks."""
-        return model_html(self._opened)
+        """Return a table of the topics, with options and hyperparameters folded below, for notebooks."""
+        model = self._opened
+        record, all_topics = model.record, topics(model)
+        documents = sum(shard.documents for shard in record.shards)
+        max_share = max((topic.share for topic in all_topics), default=0.0)
+        named = any(topic.title for topic in all_topics)
+        stable = any(topic.stability is not None for topic in all_topics)
+        rows = [
+            (
+                Html(str(topic.id)),
+                *([topic.title] if named else []),
+                SEPARATOR.join(topic.names),
+                html.bar(topic.share, max_share),
+                *([] if topic.stability is None else [f"{topic.stability:.2f}"]),
+            )
+            for topic in all_topics
+        ]
+        columns = ["topic", *(["title"] if named else []), "words", "share", *(["stability"] if stable else [])]
+        texts = [f"{record.family}: {len(all_topics):,} topics"]
+        texts += [f"{documents:,} documents"] if documents else []
+        texts += [f"{record.vocabulary.words:,} words", f"{record.iterations:,} iterations"]
+        options = [(name, str(value)) for name, value in record.options.items() if value is not None]
+        figures = [(name, float(value)) for name, value in model.figures().items()]
+        first, rest = rows[:SHOWN_TOPICS], rows[SHOWN_TOPICS:]
+        parts = [html.table(columns, first)]
+        parts += [html.details(f"{len(rest):,} more topics", html.table(columns, rest))] if rest else []
+        folded = html.facts([("folder", model.location), *options, *figures])
+        return html.block(", ".join(texts), *parts, html.details("options and hyperparameters", folded))
 
     # Topics
 
@@ -258,7 +284,8 @@ class Model:
         ranked = topics(self._opened, n, rank_by=rank_by, rank_weight=rank_weight)
         chosen = [described for described in ranked if topic is None or described.id == topic]
         if not chosen:
-            raise _unknown_topic(topic, [described.id for described in ranked])
+            ids = ", ".join(map(str, sorted(described.id for described in ranked)[:MAX_NAMES]))
+            raise OptionError(f"there is no topic {topic!r} with tokens; topics: {ids}", "topic")
         value = "loading" if chosen[0].signed else "probability"
         rows = [
             (described.id, rank, *pair) for described in chosen for rank, pair in enumerate(described.words, start=1)
@@ -565,23 +592,15 @@ class Model:
         """
         if not is_annotated(adata):
             raise OptionError(f"expected an AnnData object, found {type(adata).__name__}", "annotate")
-        rows = words_of_cells(self._opened, adata)
-        write_topics(self, adata, rows, self._proportions_of(adata, reading), obs=obs)
-
-    def _proportions_of(self, adata: AnnotatedData, reading: Reading) -> Floats:
-        """Return the proportions of the cells of an AnnData object, shape (cells, topics)."""
-        column = reading.get("id")
+        words, column = words_of_cells(self._opened, adata), reading.get("id")
         names = pa.array(
             [str(name) for name in (adata.obs_names if column is None else adata.obs[column])], pa.string()
         )
         rows = np.asarray(pc.fill_null(pc.index_in(names, value_set=pa.array(self.document_ids, pa.string())), -1))
-        if (rows >= 0).all():
-            return np.asarray(self.document_topic[rows])
-        new = rows < 0
-        shares = np.empty((rows.size, self.document_topic.shape[1]))
-        shares[~new] = self.document_topic[rows[~new]]
-        shares[new] = self._transform_path(adata[new], 0, reading)
-        return shares
+        shares, new = self.document_topic[rows], rows < 0
+        if new.any():
+            shares[new] = self._transform_path(adata[new], 0, reading)
+        write_topics(self, adata, words, shares, obs=obs)
 
     @cached_property
     def _folding(self) -> TextFolding:
@@ -793,11 +812,6 @@ def _document_fields(reference: ShardReference) -> dict[str, Any]:
     return fields | {TOKENS: documents.tokens}
 
 
-def _unknown_topic(topic: int | None, known: Sequence[int]) -> OptionError:
-    ids = ", ".join(map(str, sorted(known)[:MAX_NAMES]))
-    return OptionError(f"there is no topic {topic!r} with tokens; topics: {ids}", "topic")
-
-
 @overwrites("out")
 def save_model(model: models.Model, out: str | os.PathLike[str]) -> None:
     """Copy the folder that was opened, with the location of its corpus in the record."""
@@ -815,36 +829,6 @@ def save_model(model: models.Model, out: str | os.PathLike[str]) -> None:
         inside = str(record["corpus"]["url"]).removeprefix(f"{source.address}/")
         if inside != record["corpus"]["url"]:
             run.rewrite({**record, "corpus": {**record["corpus"], "url": f"{target.address}/{inside}"}})
-
-
-def model_html(model: models.Model) -> str:
-    """Return a table of the topics of a model, with its options and hyperparameters folded below."""
-    record, all_topics = model.record, topics(model)
-    documents = sum(shard.documents for shard in record.shards)
-    max_share = max((topic.share for topic in all_topics), default=0.0)
-    named = any(topic.title for topic in all_topics)
-    rows = [
-        (
-            Html(str(topic.id)),
-            *([topic.title] if named else []),
-            SEPARATOR.join(topic.names),
-            html.bar(topic.share, max_share),
-            *([] if topic.stability is None else [f"{topic.stability:.2f}"]),
-        )
-        for topic in all_topics
-    ]
-    stable = any(topic.stability is not None for topic in all_topics)
-    columns = ["topic", *(["title"] if named else []), "words", "share", *(["stability"] if stable else [])]
-    texts = [f"{record.family}: {len(all_topics):,} topics"]
-    texts += [f"{documents:,} documents"] if documents else []
-    texts += [f"{record.vocabulary.words:,} words", f"{record.iterations:,} iterations"]
-    options = [(name, str(value)) for name, value in record.options.items() if value is not None]
-    figures = [(name, float(value)) for name, value in model.figures().items()]
-    first, rest = rows[:SHOWN_TOPICS], rows[SHOWN_TOPICS:]
-    parts = [html.table(columns, first)]
-    parts += [html.details(f"{len(rest):,} more topics", html.table(columns, rest))] if rest else []
-    folded = html.facts([("folder", model.location), *options, *figures])
-    return html.block(", ".join(texts), *parts, html.details("options and hyperparameters", folded))
 
 
 def _width(model: models.Model) -> int:
@@ -873,10 +857,8 @@ def load_blocks(model: models.Model, executor: Executor) -> list[Future[tasks.Bl
     if executor.links() is None:
         family_kernels = model.family.fold_in_kernels(model.global_state)
         fill_cache([*family_kernels, elementary])
-    return [
-        executor.submit(_load_block, model.folder.address, number, low, high)
-        for number, (low, high) in enumerate(model.blocks)
-    ]
+    address = model.folder.address
+    return [executor.submit(_load_block, address, number, *block) for number, block in enumerate(model.blocks)]
 
 
 def _load_block(url: str, number: int, low: int, high: int) -> tasks.Block:
@@ -891,12 +873,10 @@ def fold_in(model: models.Model, corpus: Corpus, seed: int = 0) -> Floats:
         return np.concatenate(executor.collect(submitted))
 
 
-def _folded(model: models.Model, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
-    return _folded_shard(model, reference.load(**parts_for(model)), blocks, seed)
-
-
-def _folded_shard(model: models.Model, shard: AnyShard, blocks: list[tasks.Block], seed: int) -> Floats:
-    local = tasks.fold_in(model.family, shard, blocks, model.global_state, Stream(seed, "infer"))
+def _folded(model: models.Model, shard: AnyShard | ShardReference, blocks: list[tasks.Block], seed: int) -> Floats:
+    """Return the proportions of the documents of a shard, which may be read first."""
+    loaded = shard.load(**parts_for(model)) if isinstance(shard, ShardReference) else shard
+    local = tasks.fold_in(model.family, loaded, blocks, model.global_state, Stream(seed, "infer"))
     return _proportions(model, local)
 
 
@@ -929,7 +909,7 @@ class TextFolding:
             return np.zeros((0, _width(model)))
         shards = [Shard.of(number, some, **parts) for number, some in enumerate(documents)]
         with contextlib.closing(SerialExecutor() if len(shards) == 1 else open_executor("threads", None)) as executor:
-            submitted = [executor.submit(_folded_shard, model, shard, self._blocks, seed) for shard in shards]
+            submitted = [executor.submit(_folded, model, shard, self._blocks, seed) for shard in shards]
             return np.concatenate(executor.collect(submitted))
 
 
@@ -951,23 +931,16 @@ def lazy_proportions(
     if not framed and not collections.is_frame(texts):
         return collections.map_arrays(texts, _partition_proportions, arguments, width)
     meta = require_pandas().DataFrame(np.zeros((0, width)), columns=topic_columns(width))
-    return collections.map_frames(texts, _partition_frame, arguments, meta)
-
-
-def _partition_frame(
-    part: DocumentSource, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...]
-) -> pd.DataFrame:
-    shares = _partition_proportions(part, url, digest, seed, reading)
-    frame: pd.DataFrame = require_pandas().DataFrame(shares, columns=topic_columns(shares.shape[1]))
-    return frame
+    return collections.map_frames(texts, _partition_proportions, (*arguments, True), meta)
 
 
 def _partition_proportions(
-    part: DocumentSource, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...]
-) -> Floats:
+    part: DocumentSource, url: str, digest: str, seed: int, reading: tuple[tuple[str, Any], ...], framed: bool = False
+) -> Any:
     """Return the proportions of a partition, with a model that the process keeps for the next ones."""
     folding = _folding_at(url, digest)
-    return folding.proportions(folding.read(rows_of(part), dict(reading)), seed)
+    shares = folding.proportions(folding.read(rows_of(part), dict(reading)), seed)
+    return require_pandas().DataFrame(shares, columns=topic_columns(shares.shape[1])) if framed else shares
 
 
 @lru_cache(maxsize=2)

@@ -13,7 +13,7 @@ import operator
 import os
 import reprlib
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -190,24 +190,18 @@ def error_of(first: ErrorDetails, model: type[BaseModel]) -> OptionError:
         return OptionError(f"{keys}{complaint(first)}", name)
     if first["type"] == "value_error" and value_of(field).expected is None:
         return OptionError(complaint(first), name)
-    return OptionError(f"expected {_expected(field, first)}, found {reprlib.repr(value)}{hint}", name)
-
-
-def _expected(field: FieldInfo, error: ErrorDetails) -> str:
-    """Return the expected value of a field, for a message."""
-    kind, limits, expected = error["type"], limits_of(field), value_of(field).expected
-    if expected is not None:
-        return expected
-    if kind == "literal_error":
+    kind, limits, expected = first["type"], limits_of(field), value_of(field).expected
+    is_integer = int in kinds_of(field.annotation) and "ge" in limits
+    if expected is None and kind == "literal_error":
         choices = choices_of(field)
-        return (" or " if len(choices) == 2 else ", ").join(choices)
-    if int in kinds_of(field.annotation) and "ge" in limits:
-        if kind == "less_than_equal":
-            return f"a whole number of {limits['le']:,} or less"
-        return f"a whole number of {limits['ge']} or more"
-    if kind == "greater_than_equal" and type(error["input"]) is int:
-        return f"a whole number of {error['ctx']['ge']} or more"
-    return plain(error)
+        expected = (" or " if len(choices) == 2 else ", ").join(choices)
+    elif expected is None and is_integer and kind == "less_than_equal":
+        expected = f"a whole number of {limits['le']:,} or less"
+    elif expected is None and is_integer:
+        expected = f"a whole number of {limits['ge']} or more"
+    elif expected is None and kind == "greater_than_equal" and type(value) is int:
+        expected = f"a whole number of {first['ctx']['ge']} or more"
+    return OptionError(f"expected {expected or plain(first)}, found {reprlib.repr(value)}{hint}", name)
 
 
 def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]], Callable[..., _Result]]:
@@ -221,7 +215,13 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
         written = [
             parameter for parameter in inspect.signature(function).parameters.values() if parameter.name not in models
         ]
-        parameters = [*written, *(parameter for model in models.values() for parameter in _parameters(model))]
+        parameters = [*written]
+        for model in models.values():
+            for name, field in model.model_fields.items():
+                default = inspect.Parameter.empty if field.is_required() else field.default
+                kind = python_type(field.annotation, field.metadata)
+                keyword = inspect.Parameter.KEYWORD_ONLY
+                parameters.append(inspect.Parameter(name, keyword, default=default, annotation=kind))
         known = {parameter.name: parameter for parameter in sorted(parameters, key=lambda parameter: parameter.kind)}
         is_open = any(parameter.kind is parameter.VAR_KEYWORD for parameter in written)
         # Documents and callables, besides numbers, are no options.
@@ -258,19 +258,14 @@ def keywords(**models: type[Options]) -> Callable[[Callable[_Arguments, _Result]
     return decorate
 
 
-def _parameters(model: type[Options]) -> Iterator[inspect.Parameter]:
-    """Yield a keyword parameter for each option of a model."""
-    for name, field in model.model_fields.items():
-        default = inspect.Parameter.empty if field.is_required() else field.default
-        kind = python_type(field.annotation, field.metadata)
-        yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-
-
 def _described(text: str | None, models: dict[str, type[Options]]) -> str | None:
     """Return a docstring with the options of models in place of the parameters that receive them."""
     lines = inspect.cleandoc(text or "").split("\n")
     for parameter, model in models.items():
-        entries = [line for name, field in model.model_fields.items() for line in _entry(name, field)]
+        entries = []
+        for name, field in model.model_fields.items():
+            kind = " or ".join(_kind_text(kind) for kind in kinds_of(field.annotation))
+            entries += _entry(name, f"{kind}{'' if field.is_required() else ', optional'}", field.description or "")
         start = next((number for number, line in enumerate(lines) if line.startswith(f"{parameter} : ")), None)
         if start is None:
             lines = _with_entries(lines, entries)
@@ -280,11 +275,10 @@ def _described(text: str | None, models: dict[str, type[Options]]) -> str | None
     return "\n".join(lines) if text else text
 
 
-def _entry(name: str, field: FieldInfo) -> list[str]:
+def _entry(name: str, kind: str, description: str) -> list[str]:
     """Return the lines of a parameter in a numpydoc docstring."""
-    kind = " or ".join(_kind_text(kind) for kind in kinds_of(field.annotation))
-    body = textwrap.wrap(field.description or "", 110, initial_indent="    ", subsequent_indent="    ")
-    return [f"{name} : {kind}{'' if field.is_required() else ', optional'}", *body]
+    body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ")
+    return [f"{name} : {kind}", *body]
 
 
 def _with_entries(lines: list[str], entries: list[str]) -> list[str]:
@@ -298,8 +292,7 @@ def _with_entries(lines: list[str], entries: list[str]) -> list[str]:
 
 def describe_parameter(function: Callable[..., object], name: str, kind: object, description: str) -> None:
     """Add an optional parameter to the docstring of a function."""
-    body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ")
-    entry = [f"{name} : {_kind_text(kind)}, optional", *body]
+    entry = _entry(name, f"{_kind_text(kind)}, optional", description)
     function.__doc__ = "\n".join(_with_entries(inspect.cleandoc(function.__doc__ or "").split("\n"), entry))
 
 

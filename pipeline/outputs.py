@@ -95,7 +95,9 @@ def _set_aside(output: str | os.PathLike[str], *, files: bool) -> Iterator[None]
         raise OptionError(f"{folder.url}: only local files and folders are replaced; remove it first", "overwrite")
     _require_replaceable(folder, files=files)
     place = Path(folder.path)
-    before = next(path for path in _names_aside(place) if not os.path.lexists(path))
+    # Its user finds the output beside its place should the process be killed.
+    names = (place.with_name(f"{place.name}.replaced{number or ''}") for number in itertools.count())
+    before = next(path for path in names if not os.path.lexists(path))
     place.rename(before)
     try:
         yield
@@ -109,11 +111,6 @@ def _set_aside(output: str | os.PathLike[str], *, files: bool) -> Iterator[None]
         Folder(before).remove()
     else:
         before.unlink(missing_ok=True)
-
-
-def _names_aside(place: Path) -> Iterator[Path]:
-    """Yield names for an output that is being replaced, which its user finds beside it should the process be killed."""
-    return (place.with_name(f"{place.name}.replaced{number or ''}") for number in itertools.count())
 
 
 @contextlib.contextmanager

@@ -71,20 +71,16 @@ def hint_for(words: Sequence[str], flag: str) -> str:
     return elsewhere(flag.partition("=")[0].removeprefix("--").replace("-", "_")).removeprefix("; ").capitalize()
 
 
-def _value_behind(words: Sequence[str], flag: str) -> str | None:
-    """Return the last value of a flag."""
-    value = None
-    for number, word in enumerate(words):
-        if word.startswith(f"{flag}="):
-            value = word.partition("=")[2]
-        elif word == flag and number + 1 < len(words):
-            value = words[number + 1]
-    return value
-
-
 def requested_family(words: Sequence[str]) -> str | None:
     """Return the family that ``--family``, the configuration file or the run to resume names."""
-    family, config, resumed = (_value_behind(words, flag) for flag in ("--family", "--config", "--resume"))
+    values: dict[str, str] = {}
+    for number, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        if equals:
+            values[flag] = value
+        elif number + 1 < len(words):
+            values[flag] = words[number + 1]
+    family, config, resumed = (values.get(flag) for flag in ("--family", "--config", "--resume"))
     if family is None and config is not None:
         # Errors of the file are reported when the command reads it.
         with contextlib.suppress(OSError, ValueError):
@@ -93,20 +89,6 @@ def requested_family(words: Sequence[str]) -> str | None:
         with contextlib.suppress(CollapsiumError):
             family = Run(resumed).record().get("family")
     return None if family is None else str(family)
-
-
-def family_options(settings: Sequence[str], flags: Mapping[str, str]) -> dict[str, Any]:
-    """Gather the family's options from ``--set`` and the family's flags."""
-    options: dict[str, Any] = {}
-    written: dict[str, str] = {}
-    texts = [(f"--set {text}", text) for text in settings]
-    texts += [(f"{flag_of(name)} {text}", f"{name}={text}") for name, text in flags.items()]
-    for argument, text in texts:
-        name, value = parse_setting(text)
-        if name in written:
-            raise OptionError(f"expected one value, found {written[name]} and {argument}", name)
-        written[name], options[name] = argument, value
-    return options
 
 
 @dataclass(frozen=True)
@@ -138,7 +120,16 @@ def gather(
     """Combine ``--config``, ``--set`` and the flags, in ascending order of precedence."""
     family = chosen.family or recorded
     written = read_config(config, family) if config is not None else {}
-    settings, named = family_options(chosen.settings, flags), named_options(*options)
+    named = named_options(*options)
+    settings: dict[str, Any] = {}
+    arguments: dict[str, str] = {}
+    texts = [(f"--set {text}", text) for text in chosen.settings]
+    texts += [(f"{flag_of(name)} {text}", f"{name}={text}") for name, text in flags.items()]
+    for argument, text in texts:
+        name, value = parse_setting(text)
+        if name in arguments:
+            raise OptionError(f"expected one value, found {arguments[name]} and {argument}", name)
+        arguments[name], settings[name] = argument, value
     family = family or written.get("family")
     written.pop("family", None)
     if family is None:

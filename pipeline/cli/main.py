@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import gc
 import inspect
 import json
@@ -29,9 +28,16 @@ from cyclopts.exceptions import MissingArgumentError, UnknownOptionError, Unused
 from pydantic import BaseModel, Field
 from pydantic.fields import FieldInfo
 
-from collapsium.pipeline.cli.command import COMMAND_LINE, COMMANDS, UsageError, in_flags, spelling
-from collapsium.pipeline.cli.options import print_notice
-from collapsium.pipeline.cli.output import Help, print_error
+from collapsium.pipeline.cli.command import (
+    COMMAND_LINE,
+    COMMANDS,
+    Help,
+    UsageError,
+    in_flags,
+    print_error,
+    print_notice,
+    spelling,
+)
 from collapsium.pipeline.monitoring.console import LogLines, show_compilation
 from collapsium.pipeline.monitoring.progress import silenced
 from collapsium.pipeline.monitoring.terminal import guarded_streams
@@ -135,7 +141,13 @@ def read_command(name: str, words: Sequence[str]) -> Line:
     )
     families = import_module(f"{_HERE}.family_options") if has_family else None
     heading, family = ("", None) if families is None else families.options_of(words)
-    words = _present_flags(words, [*models_of(module.execute).values(), *([] if family is None else [family])])
+    former = former_names(*models_of(module.execute).values(), *([] if family is None else [family]))
+    names = [word.partition("=")[0].removeprefix("--").replace("-", "_") * word.startswith("--") for word in words]
+    present_names(dict.fromkeys(names), former, warn_renamed)
+    words = [
+        word.replace(flag_of(name), flag_of(former[name]), 1) if name in former else word
+        for name, word in zip(names, words, strict=True)
+    ]
     app = App(
         name=f"collapsium {name}",
         usage=f"collapsium {name} {usage_of(module.execute)}",
@@ -155,17 +167,6 @@ def read_command(name: str, words: Sequence[str]) -> Line:
         raise UsageError(". ".join(filter(None, (_one_line(error), hint))).replace("?.", "?"), name) from None
     except CycloptsError as error:
         raise UsageError(_one_line(error, app.usage), name) from None
-
-
-def _present_flags(words: Sequence[str], models: Sequence[type[BaseModel]]) -> list[str]:
-    """Return the words after a command with the present names of flags."""
-    former = former_names(*models)
-    names = [word.partition("=")[0].removeprefix("--").replace("-", "_") * word.startswith("--") for word in words]
-    present_names(dict.fromkeys(names), former, warn_renamed)
-    return [
-        word.replace(flag_of(name), flag_of(former[name]), 1) if name in former else word
-        for name, word in zip(names, words, strict=True)
-    ]
 
 
 def epilog_of(module: ModuleType) -> str:
@@ -216,12 +217,12 @@ def _root() -> App:
         app.command(f"{_HERE}.{module}:execute", name=name, help=text, sort_key=position)
     for flag in app.version_flags:
         app[flag].group, app[flag].help = (OPTIONS,), "show the version and exit"
-    app.default(_parser(_no_command))
+
+    def execute(*, options: RootOptions) -> None:
+        """Replace the command when only the options of the program are read."""
+
+    app.default(_parser(execute))
     return app
-
-
-def _no_command(*, options: RootOptions) -> None:
-    """Replace the command when only the options of the program are read."""
 
 
 def _settings(description: str) -> dict[str, Any]:
@@ -248,12 +249,20 @@ def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] 
         if argument.kind is argument.POSITIONAL_ONLY
     ]
     for name, (model, field) in fields.items():
-        parameters.append(_flag(name, field, groups[heading_of(model, name)]))
+        kinds, value = kinds_of(field.annotation), value_of(field)
+        several = str not in kinds and any(get_origin(kind) in (tuple, dict) for kind in kinds) and not value.text
+        # The model converts the text.
+        kind: Any = bool if kinds == (bool,) else list[str] if several else str
+        metavar = value.metavar or ("" if several else "|".join(choices_of(field))) or None
+        flag = spelled_flag(name, field), metavar, groups[heading_of(model, name)]
+        parameters.append(_parameter(name, field, kind, *flag, required=field.is_required()))
     for name, field in {} if family is None else family.model_fields.items():
-        notation = Parameter(
-            name=flag_of(name), help=help_of(field), metavar=_placeholder(field), group=groups[heading]
-        )
-        parameters.append(_keyword(name, Annotated[str | None, notation]))
+        # The value is TOML.
+        kinds = kinds_of(field.annotation)
+        types = ((bool, "true|false"), (int, "N"), (float, "X"))
+        metavar = next((shown for kind, shown in types if kind in kinds), "VALUE")
+        metavar = "|".join(choices_of(field)) if get_origin(kinds[0]) is Literal else metavar
+        parameters.append(_parameter(name, field, str, flag_of(name), metavar, groups[heading], required=False))
 
     def line(*arguments: object, **values: Any) -> Line:
         def call() -> int | None:
@@ -277,24 +286,14 @@ def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] 
     return line
 
 
-def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+def _parameter(
+    name: str, field: FieldInfo, kind: Any, flag: str, metavar: str | None, group: Group, *, required: bool
+) -> inspect.Parameter:
+    """Return the keyword that cyclopts fills in for an option; None if the command line lacks the flag."""
+    notation = Parameter(name=flag, help=help_of(field), metavar=metavar, group=group)
+    annotation: Any = Annotated[kind, notation] if required else Annotated[kind | None, notation]
+    default = inspect.Parameter.empty if required else None
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _flag(name: str, field: FieldInfo, group: Group) -> inspect.Parameter:
-    """Return the flag of an option; the model converts the text."""
-    kinds = kinds_of(field.annotation)
-    several = str not in kinds and any(get_origin(kind) in (tuple, dict) for kind in kinds) and not value_of(field).text
-    kind: Any = bool if kinds == (bool,) else list[str] if several else str
-    notation = Parameter(
-        name=spelled_flag(name, field),
-        help=help_of(field),
-        metavar=value_of(field).metavar or ("" if several else "|".join(choices_of(field))) or None,
-        group=group,
-    )
-    if field.is_required():
-        return _keyword(name, Annotated[kind, notation], inspect.Parameter.empty)
-    return _keyword(name, Annotated[kind | None, notation])
 
 
 def _read_value(field: FieldInfo, value: Any) -> Any:
@@ -308,14 +307,6 @@ def _read_value(field: FieldInfo, value: Any) -> Any:
                 return number(value)
     choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
     return next((choice for choice in choices if str(choice) == value), value)
-
-
-def _placeholder(field: FieldInfo) -> str:
-    """Return the placeholder of a family's option, whose value is TOML."""
-    kinds = kinds_of(field.annotation)
-    if get_origin(kinds[0]) is Literal:
-        return "|".join(choices_of(field))
-    return next((name for kind, name in ((bool, "true|false"), (int, "N"), (float, "X")) if kind in kinds), "VALUE")
 
 
 def help_of(field: FieldInfo) -> str:
@@ -374,16 +365,31 @@ NEW_OBJECTS = 10_000
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **named: Any) -> None:
+        """Print the notice of a former name in one line; show any other warning as Python does."""
+        if issubclass(category, RenamedWarning):
+            print_notice(str(message))
+        else:
+            show_by_default(message, category, *place, **named)
+
     # Commands have different views.
     with guarded_streams(), silenced(), warnings.catch_warnings():
         # Dask's dashboard then takes another port.
         warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
         warnings.simplefilter("always", RenamedWarning)
-        warnings.showwarning = functools.partial(_show_warning, warnings.showwarning)
+        show_by_default: Callable[..., None] = warnings.showwarning
+        warnings.showwarning = show
         try:
             return _run(argv)
         finally:
-            _discard_unwritten()
+            # Output that cannot be written is discarded; the interpreter would write it at exit, and report that.
+            for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
+                try:
+                    stream.flush()
+                except (OSError, ValueError):
+                    with contextlib.suppress(OSError, ValueError):
+                        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -446,24 +452,6 @@ def _run(argv: Sequence[str] | None) -> int:
             atexit.unregister(handler)
             atexit.register(handler)
     return result
-
-
-def _show_warning(show: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
-    """Print the notice of a former name in one line; show any other warning as Python does."""
-    if issubclass(category, RenamedWarning):
-        print_notice(str(message))
-    else:
-        show(message, category, *place)
-
-
-def _discard_unwritten() -> None:
-    """Discard output that cannot be written; the interpreter would write it again at exit, and report that."""
-    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _code_of(error: Exception) -> int:

@@ -44,7 +44,19 @@ class CommandEntry:
 
 def commands() -> list[CommandEntry]:
     """Return all commands with their arguments and options."""
-    return [_command(name) for name in COMMANDS]
+    entries = []
+    for name, (_, summary) in COMMANDS.items():
+        module = load_command(name)
+        run, description = module.execute, (module.__doc__ or "").strip()
+        options = tuple(
+            _option(option, field, heading_of(model, option))
+            for model in models_of(run).values()
+            for option, field in model.model_fields.items()
+        )
+        entries.append(
+            CommandEntry(name, summary, description, usage_of(run), arguments_of(run), options, epilog_of(module))
+        )
+    return entries
 
 
 def families() -> dict[str, tuple[OptionEntry, ...]]:
@@ -53,18 +65,6 @@ def families() -> dict[str, tuple[OptionEntry, ...]]:
         name: tuple(_option(option, field, "") for option, field in load_family(name).Options.model_fields.items())
         for name in family_names()
     }
-
-
-def _command(name: str) -> CommandEntry:
-    module = load_command(name)
-    run, description = module.execute, (module.__doc__ or "").strip()
-    options = tuple(
-        _option(option, field, heading_of(model, option))
-        for model in models_of(run).values()
-        for option, field in model.model_fields.items()
-    )
-    summary = COMMANDS[name][1]
-    return CommandEntry(name, summary, description, usage_of(run), arguments_of(run), options, epilog_of(module))
 
 
 def _option(name: str, field: FieldInfo, heading: str) -> OptionEntry:

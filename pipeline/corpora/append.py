@@ -5,17 +5,20 @@ their content, so neither a reader nor an interrupted addition meets the bytes o
 written just before the manifest; an addition that the manifest lacks is ignored when the history is read
 (`History.until`).
 
-Append vectors to a corpus, each addition as a separate Zarr array, so that existing chunks do not change.
+Vectors are appended as a separate Zarr array, so that existing chunks do not change. Their sources are read twice:
+first their ids and values are checked, then new vectors are written.
 
-The sources are read twice: first their ids and values are checked, then new vectors are written. As for documents, the
-manifest is replaced last, and the next addition removes files that it does not name.
+An addition that a corpus has already is recognised, as after a process died once its documents were in: they have the
+ids of an earlier addition, in the same order, and would be written as the very shards that it has.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -24,27 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.pipeline.corpora.additions import (
-    LOCK,
-    MAX_NAMED_IDS,
-    Added,
-    Addition,
-    Earlier,
-    added_ids,
-    clean,
-    clean_hidden,
-    find_earlier,
-    layout_of,
-    refuse_known,
-    scratch_inside,
-)
-from collapsium.pipeline.corpora.passes import (
-    Counted,
-    read_all,
-    require_distinct_ids,
-    write_shards,
-    write_side_tables,
-)
+from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.corpora.recorded_reading import (
     format_of,
     history_for,
@@ -53,17 +36,22 @@ from collapsium.pipeline.corpora.recorded_reading import (
     with_guesses_of_counts,
 )
 from collapsium.pipeline.corpora.text_ingest import (
+    Counted,
     check_reading,
     drop_stopped,
     find_sources,
     leave_phrases,
     left_out_of,
     numberings_of,
+    read_all,
     report_of,
+    require_distinct_ids,
+    write_shards,
+    write_side_tables,
 )
 from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor, require_shared
-from collapsium.pipeline.executors.schedulers import Scheduler
+from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.building.ingest_record import History, Report, read_history
@@ -82,13 +70,14 @@ from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.corpus.vectors import ARRAY, Vectors
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.writer import MIN_SHARD_TOKENS, VectorWriter, WrittenVectors
-from collapsium.storage.errors import InputError, MismatchError, OptionError
-from collapsium.storage.io.folder import Folder
+from collapsium.storage.errors import InputError, MismatchError, OptionError, TakenOverError
+from collapsium.storage.io.encodings import checked_encoding
+from collapsium.storage.io.folder import Folder, remove_parts
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.readers.base import NOT_IN_VOCABULARY, distinct
 from collapsium.storage.readers.open import TEXTS, open_source, open_vectors
-from collapsium.storage.readers.read_options import distinct_guesses, with_guesses
-from collapsium.storage.readers.side_files import Sides, merged
+from collapsium.storage.readers.read_options import checked_separator, distinct_guesses, with_guesses
+from collapsium.storage.readers.side_files import SideFileRequest, Sides, merged
 from collapsium.storage.readers.texts.blocks import require_once
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.vectors import DenseSource
@@ -100,11 +89,130 @@ from collapsium.workers.ingest.tasks import ChunkRecord
 from collapsium.workers.ingest.token_reading import ReadRequest
 
 TAG = 12  # Digits of a digest in a file's name
+ENTRY_NAMES = ("<element: ", "<item: ")  # Names of the entries of lists in types of columns: Parquet's, and Arrow's
+LOCK, SCRATCH = "lock", "append"
+MAX_NAMED_IDS = 5  # Most ids that an error about existing documents lists
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """An earlier addition to a corpus."""
+
+    number: int  # Which of the additions, from 0 on
+    report: Report  # What was added then
+    # The shards that the corpus had, and those that were added
+    before: tuple[ShardRecord, ...]
+    shards: tuple[ShardRecord, ...]
+
+
+def added_ids(history: History, known: pa.Array) -> pa.Array:
+    """Return the ids of all documents that were added to a corpus since it was made."""
+    return known[max(len(known) - sum(report.documents for report in history.appended), 0) :]
+
+
+def find_earlier(manifest: Manifest, history: History, known: pa.Array, ids: pa.Array) -> Earlier | None:
+    """Find the addition of documents of some ids."""
+    bounds = np.concatenate([[0], np.cumsum([row.documents for row in manifest.shards], dtype=np.int64)]).tolist()
+    first = len(known) - sum(report.documents for report in history.appended)
+    for number, report in enumerate(history.appended):
+        end = first + report.documents
+        if first in bounds and end in bounds and known[first:end].equals(ids):
+            # Empty shards belong to no addition, so the last of equal bounds is the first of the addition.
+            start, stop = len(bounds) - 1 - bounds[::-1].index(first), bounds.index(end)
+            return Earlier(number, report, manifest.shards[:start], manifest.shards[start:stop])
+        first = end
+    return None
+
+
+@dataclass(frozen=True)
+class Added:
+    """Result of an addition."""
+
+    manifest: Manifest  # The corpus's manifest after the addition
+    report: Report  # Numbers of documents and words that were added, skipped and dropped
+    history: History  # The history of the corpus, with this addition
+    # Files that documents were added from; all documents of other files were in the corpus already
+    files: frozenset[str] = frozenset()
+    # True if the same addition was made before, so that nothing is added; `report` is then the earlier one
+    repeated: bool = False
+
+
+class Addition(AppendOptions, SideFileOptions, Scheduling):
+    """Options of an addition."""
+
+    @property
+    def side_files(self) -> SideFileRequest:
+        """The side files to read."""
+        return SideFileRequest(self.label_files, self.label_names)
+
+
+def layout_of(addition: Addition) -> dict[str, Any]:
+    """Return the options of the layout of files that an addition names, instead of the recorded ones."""
+    layout = {
+        "encoding": checked_encoding(addition.encoding),
+        "separator": checked_separator(addition.separator),
+        "label_separator": checked_separator(addition.label_separator, "label_separator"),
+    }
+    return {name: value for name, value in layout.items() if value is not None}
+
+
+@contextmanager
+def scratch_inside(folder: Folder) -> Iterator[Folder]:
+    """Make a scratch folder inside the corpus, which every worker sees, after removing earlier processes' folders.
+
+    The folder belongs to this process only, and is removed even if another process has taken the corpus over.
+    """
+    (folder / SCRATCH).remove()
+    place = Folder((folder / SCRATCH / uuid.uuid4().hex).url)
+    place.make()
+    try:
+        yield place
+    finally:
+        place.remove()
+        with contextlib.suppress(TakenOverError):
+            (folder / SCRATCH).remove()
+
+
+def clean_hidden(corpus: Corpus) -> None:
+    """Remove partly written files of processes that were killed; hidden folders in a corpus are somebody's."""
+    for folder in (corpus.folder, corpus.folder / "documents"):
+        remove_parts(folder, folders=False)
+
+
+def clean(corpus: Corpus) -> None:
+    """Remove files that the manifest does not name, which an interrupted addition has left."""
+    folder, manifest = corpus.folder, corpus.manifest
+    recorded = {row.file for row in manifest.shards} | {manifest.vocabulary.file}
+    existing = [f"documents/{name}" for name in (folder / "documents").names() if name.endswith(".parquet")]
+    existing += [name for name in folder.names() if name.startswith("vocabulary") and name.endswith(".parquet")]
+    for name in existing:
+        if name not in recorded:
+            folder.delete(name)
+    if manifest.vectors is not None:
+        arrays = {array.file for array in manifest.vectors.arrays}
+        for name in folder.names():
+            if name.startswith(f"{ARRAY.partition('.')[0]}-") and name not in arrays:
+                (folder / name).remove()
+
+
+def refuse_known(corpus: Corpus, names: Sequence[str]) -> NoReturn:
+    """Raise `MismatchError` for ids that the corpus already has."""
+    some = ", ".join(repr(name) for name in names[:MAX_NAMED_IDS])
+    raise MismatchError(
+        f"{corpus.url}: has {corpus.holds} with the same ids already, such as {some}; `skip_existing` leaves them out"
+    )
 
 
 def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progress: Counting) -> Added:
     """Add vectors to a corpus of vectors."""
-    _require_own(corpus, addition)
+    if addition.grow:
+        raise OptionError(f"{corpus.url} is a corpus of vectors, whose columns are fixed", "grow")
+    if addition.tokenizer is not None:
+        raise OptionError(f"`tokenizer` {addition.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
+    if addition.headings is not None:
+        raise OptionError(f"{corpus.url} is a corpus of vectors, which have no segments", "headings")
+    if addition.format not in (None, VECTORS):
+        raise OptionError(f"`format` {addition.format}: {corpus.url} is a corpus of vectors")
     with RunLock(corpus.folder / LOCK) as lock:
         corpus = Corpus(corpus.url)
         corpus.folder = corpus.folder.fenced(lock)
@@ -118,11 +226,14 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
                 "skip_existing",
             )
         sources = open_vectors(paths, options, tagged=True)
-        _require_columns(corpus, sources)
         clean_hidden(corpus)
         selection = _select(corpus, sources, sides, addition, history)
         if selection.earlier is not None:
-            _require_same(corpus, sources, sides, selection, selection.earlier, progress)
+            # Vectors with the ids of an earlier addition need its content.
+            with scratch_inside(corpus.folder) as scratch:
+                written, _ = _write(corpus, scratch, sources, sides, selection, progress)
+            if tuple(written.shards) != selection.earlier.shards:
+                _refuse(corpus, sources, corpus.references[len(selection.earlier.before)].documents().ids)
             return Added(corpus.manifest, selection.earlier.report, history, repeated=True)
         if not selection.count:
             return Added(corpus.manifest, selection.report(len(paths)), history)
@@ -156,28 +267,6 @@ class _Selection:
         return Report(files=files, documents=self.count, skipped_documents=every - self.count)
 
 
-def _require_own(corpus: Corpus, addition: Addition) -> None:
-    """Refuse options that apply only to documents."""
-    if addition.grow:
-        raise OptionError(f"{corpus.url} is a corpus of vectors, whose columns are fixed", "grow")
-    if addition.tokenizer is not None:
-        raise OptionError(f"`tokenizer` {addition.tokenizer}: {corpus.url} is a corpus of vectors, which have no words")
-    if addition.headings is not None:
-        raise OptionError(f"{corpus.url} is a corpus of vectors, which have no segments", "headings")
-    if addition.format not in (None, VECTORS):
-        raise OptionError(f"`format` {addition.format}: {corpus.url} is a corpus of vectors")
-
-
-def _require_columns(corpus: Corpus, sources: DenseSource) -> None:
-    """Refuse vectors with other columns; files without names need the same number."""
-    names, columns = corpus.vocabulary.words, sources.columns()
-    if len(names) != len(columns):
-        raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(names)}")
-    if sources.named and list(names) != columns:
-        expected, column = next(pair for pair in zip(names, columns, strict=True) if pair[0] != pair[1])
-        raise MismatchError(f"{sources.name}: has a column {column!r} where {corpus.url} has {expected!r}")
-
-
 def _sided(sources: DenseSource, sides: Sides | None) -> Iterator[Vectors]:
     """Read all vectors, with the labels and covariates of side files."""
     first = 0
@@ -190,6 +279,13 @@ def _select(
     corpus: Corpus, sources: DenseSource, sides: Sides | None, addition: Addition, history: History
 ) -> _Selection:
     """Check the sources, and select the vectors that the corpus does not have."""
+    # Files without names of columns need the same number.
+    names, columns = corpus.vocabulary.words, sources.columns()
+    if len(names) != len(columns):
+        raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(names)}")
+    if sources.named and list(names) != columns:
+        word, column = next(pair for pair in zip(names, columns, strict=True) if pair[0] != pair[1])
+        raise MismatchError(f"{sources.name}: has a column {column!r} where {corpus.url} has {word!r}")
     known = pa.concat_arrays([shard.documents().ids for shard in corpus.references])
     added = added_ids(history, known)
     keep, every, files = [], [], set()
@@ -229,21 +325,6 @@ def _refuse(corpus: Corpus, sources: DenseSource, ids: pa.Array) -> NoReturn:
             "give the vectors ids (`id` COLUMN at ingest), so that `skip_existing` can leave them out"
         )
     refuse_known(corpus, ids.to_pylist())
-
-
-def _require_same(
-    corpus: Corpus,
-    sources: DenseSource,
-    sides: Sides | None,
-    selection: _Selection,
-    earlier: Earlier,
-    progress: Counting,
-) -> None:
-    """Refuse vectors with the ids of an earlier addition but other content."""
-    with scratch_inside(corpus.folder) as scratch:
-        written, _ = _write(corpus, scratch, sources, sides, selection, progress)
-    if tuple(written.shards) != earlier.shards:
-        _refuse(corpus, sources, corpus.references[len(earlier.before)].documents().ids)
 
 
 def _write(
@@ -308,16 +389,6 @@ def _manifest(corpus: Corpus, written: WrittenVectors) -> Manifest:
     )
 
 
-def _is_unknown_share(name: str, kind: str) -> bool:
-    """Return whether a field is the share of unknown words, and not a covariate of that name."""
-    return name == UNKNOWN_SHARE and kind == str(pa.float32())
-
-
-def _named_alike(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return columns' types with one name for the entries of lists: Parquet's, which split corpora have, or Arrow's."""
-    return {name: kind.replace("<element: ", "<item: ") for name, kind in fields.items()}
-
-
 class DocumentAddition:
     """One addition to a corpus."""
 
@@ -358,9 +429,12 @@ class DocumentAddition:
             request = ReadRequest(
                 history.kind, history.options, scratch, sources.numbered, False, bool(pairs), self._stops, True, skip
             )
-            counted = read_all(
-                self._executor, sources.blocks(history.kind, history.options), request, progress, self._judge
-            )
+
+            def judge(note: ChunkRecord) -> None:
+                if note.known_ids:
+                    self._meet_again(note.ids, note.known_ids)
+
+            counted = read_all(self._executor, sources.blocks(history.kind, history.options), request, progress, judge)
             earlier = (self._corpus_history.report, *self._corpus_history.appended)
             self.report = report_of(sources, counted, history, self._sides, earlier)
             self._numberings = numberings_of(sources, counted.notes, tagged=True)
@@ -379,10 +453,6 @@ class DocumentAddition:
         counted, unmatched = write_side_tables(scratch, counted, self._numberings, self._sides)
         self.report = replace(self.report, unmatched_rows=unmatched)
         return counted
-
-    def _judge(self, note: ChunkRecord) -> None:
-        if note.known_ids:
-            self._meet_again(note.ids, note.known_ids)
 
     def _meet_again(self, ids: pa.Array, known_ids: Sequence[str]) -> None:
         """Refuse documents of the corpus, unless they may come from an earlier addition."""
@@ -459,7 +529,10 @@ class DocumentAddition:
         """Write the documents as shards after those before; return their records, and the number of empty documents."""
         stops = self._stops if self._history.kind in TEXTS else StopWords()
         frequent = (*self._history.frequent, *sieve.frequent)
-        left_out = left_out_of(counted.spelled, stops, frequent) if self._with_unknown_share else None
+        left_out = None
+        # Documents of the corpus may have their share of unknown words.
+        if self._corpus.manifest.fields.get(UNKNOWN_SHARE) == str(pa.float32()):
+            left_out = left_out_of(counted.spelled, stops, frequent)
         reading.write_vocabulary(self._scratch, vocabulary.words, stops, left_out)
         size = max([row.tokens for row in before if row.tokens] or [1])
         notes, numberings = counted.notes, self._numberings
@@ -468,7 +541,18 @@ class DocumentAddition:
     def write(self, counted: Counted) -> Manifest:
         """Write the new shards and the vocabulary, and return the manifest that will name them."""
         corpus, old = self._corpus, self._corpus.manifest
-        self._require_fields(counted)
+        # All shards of a corpus have the same columns. Split corpora have Parquet's name for the entries of lists.
+        fields = {name: kind.replace(*ENTRY_NAMES) for name, kind in old.fields.items()}
+        if fields.get(UNKNOWN_SHARE) == str(pa.float32()):
+            # The share of unknown words is added later; a covariate of that name is a column like others.
+            del fields[UNKNOWN_SHARE]
+        for note in counted.notes:
+            if {name: kind.replace(*ENTRY_NAMES) for name, kind in note.columns} != fields:
+                expected, new = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
+                raise MismatchError(
+                    f"{note.origins[0][0]}: expected documents with the further fields {expected}, as in "
+                    f"{corpus.url}, found {new}"
+                )
         vocabulary, sieve = self._vocabulary(counted)
         rows, empty = self._write_shards(corpus.folder, vocabulary, sieve, counted, old.shards)
         every = (*old.shards, *rows)
@@ -482,24 +566,6 @@ class DocumentAddition:
         totals = {name: sum(getattr(row, name) for row in every) for name in ("documents", "pairs", "tokens")}
         record = vocabulary.write(corpus.folder, tagged=True)
         return old.model_copy(update={**totals, "vocabulary": record, "shards": every})
-
-    @property
-    def _with_unknown_share(self) -> bool:
-        """True if the corpus's documents have their share of unknown words."""
-        return any(_is_unknown_share(name, kind) for name, kind in self._corpus.manifest.fields.items())
-
-    def _require_fields(self, counted: Counted) -> None:
-        """Refuse documents of other columns: all shards of a corpus have the same."""
-        fields = {
-            name: kind for name, kind in self._corpus.manifest.fields.items() if not _is_unknown_share(name, kind)
-        }
-        for note in counted.notes:
-            if _named_alike(dict(note.columns)) != _named_alike(fields):
-                expected, new = (", ".join(sorted(names)) or "none" for names in (fields, dict(note.columns)))
-                raise MismatchError(
-                    f"{note.origins[0][0]}: expected documents with the further fields {expected}, as in "
-                    f"{self._corpus.url}, found {new}"
-                )
 
     def _vocabulary(self, counted: Counted) -> tuple[Vocabulary, Sieve]:
         """Return the corpus's vocabulary with new counts and, if it grows, new words."""

@@ -21,7 +21,7 @@ from collapsium.pipeline.corpora.recorded_reading import (
     with_guesses_of_counts,
 )
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts, phrasing_of
-from collapsium.pipeline.corpora.texts_in_memory import ID, NAME, check_lazy, is_lazy, partition_of, write_partition
+from collapsium.pipeline.corpora.texts_in_memory import ID, NAME, check_lazy, is_lazy, write_partition
 from collapsium.pipeline.corpora.texts_in_memory import fields_of as columns_named
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import dask_collections, require_shared
@@ -85,7 +85,15 @@ def ingest_like(
     history = history or history_like(recorded, paths, sources.options, sources.format)
     how: dict[str, Any] = {"shard_tokens": shard_tokens, "sides": sides, "progress": progress}
     if history.kind == "vectors":
-        return _ingest_vectors(recorded, paths, corpus, history, how)
+        vectors, expected = open_vectors(paths, history.options), recorded.vocabulary.words
+        columns = vectors.columns()
+        if columns != expected:
+            pairs = zip(columns, expected, strict=False)
+            differing = (f"{column!r} for {word!r}" for column, word in pairs if column != word)
+            first = next(differing, f"{len(columns)} columns")
+            named = f"the {len(expected)} columns of {recorded.name}, in their order"
+            raise MismatchError(f"{vectors.name}: expected {named}, found {first}")
+        return ingest_vectors(vectors, corpus, history=history, **how)
     if history.kind not in TEXTS:
         history = with_guesses_of_counts(history, paths)
         source = RelabelledSource(_counted(recorded, paths, history), recorded.vocabulary.words)
@@ -108,21 +116,6 @@ def _plain(history: History) -> History:
     """Return a history of word counts without the settings of texts, and without the path of a file of ids."""
     options = replace(history.options, id=None) if history.kind in ("mtx", "npz") else history.options
     return replace(history, options=options, phrasing=None, exploded=False)
-
-
-def _ingest_vectors(
-    recorded: RecordedReading, paths: list[str], corpus: str | os.PathLike[str], history: History, how: dict[str, Any]
-) -> Manifest:
-    source, expected = open_vectors(paths, history.options), recorded.vocabulary.words
-    columns = source.columns()
-    if columns != expected:
-        pairs = zip(columns, expected, strict=False)
-        differing = (f"{column!r} for {word!r}" for column, word in pairs if column != word)
-        first = next(differing, f"{len(columns)} columns")
-        raise MismatchError(
-            f"{source.name}: expected the {len(expected)} columns of {recorded.name}, in their order, found {first}"
-        )
-    return ingest_vectors(source, corpus, history=history, **how)
 
 
 def _counted(recorded: RecordedReading, paths: list[str], history: History) -> Source:
@@ -225,7 +218,13 @@ def ingest(
                 "record determines words and phrases"
             )
         recorded = recorded_reading(options.like)
-        return _ingest_as(recorded, paths, corpus, options.format, reading, side_files, {**how, **executor})
+        named = {field.name: getattr(reading, field.name) for field in fields_of(reading)}
+        history = history_like(recorded, paths, named, options.format, sides=bool(side_files.files))
+        _require_files(history.kind, reading, side_files)
+        sides, reading, side_record = read_side_files(side_files, paths, history.kind, history.options)
+        history = replace(history, options=reading, side_files=side_record)
+        new = NewSources(paths, options.format, named)
+        return ingest_like(recorded, new, corpus, history=history, sides=sides, **how, **executor)
     kind, guesses = format_of(paths, options.format)
     _require_files(kind, reading, side_files)
     columns, reading, side_record = read_side_files(side_files, paths, kind, reading)
@@ -282,29 +281,13 @@ def _partitions(
         head, _, file = error.path.rpartition("/")
         if folder.address not in (head, error.path):
             raise
-        partition = f"partition {partition_of(file)}" if head == folder.address else ""
+        partition = ""
+        if head == folder.address:
+            partition = f"partition {int(file.removeprefix('part-').removesuffix('.parquet'))}"
         where = ", ".join(filter(None, (partition, error.where)))
         raise InputError(NAME, error.expected, where) from None
     finally:
         folder.remove()
-
-
-def _ingest_as(
-    recorded: RecordedReading,
-    paths: list[str],
-    corpus: str | os.PathLike[str],
-    format: str | None,
-    options: ReadOptions,
-    side_files: SideFileRequest,
-    how: Mapping[str, Any],
-) -> Manifest:
-    """Ingest documents and their side files as a record states."""
-    named = {field.name: getattr(options, field.name) for field in fields_of(options)}
-    history = history_like(recorded, paths, named, format, sides=bool(side_files.files))
-    _require_files(history.kind, options, side_files)
-    sides, reading, side_record = read_side_files(side_files, paths, history.kind, history.options)
-    history = replace(history, options=reading, side_files=side_record)
-    return ingest_like(recorded, NewSources(paths, format, named), corpus, history=history, sides=sides, **how)
 
 
 def chosen_words(options: ReadOptions) -> ReadOptions:

@@ -18,9 +18,14 @@ import pyarrow as pa
 
 from collapsium.pipeline.corpora.ingest import NewSources, chosen_words, ingest_like, reading_options
 from collapsium.pipeline.corpora.options import TextsInMemory
-from collapsium.pipeline.corpora.passes import require_distinct_ids
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading
-from collapsium.pipeline.corpora.text_ingest import Sources, check_reading, find_sources, leave_phrases
+from collapsium.pipeline.corpora.text_ingest import (
+    Sources,
+    check_reading,
+    find_sources,
+    leave_phrases,
+    require_distinct_ids,
+)
 from collapsium.pipeline.corpora.texts_in_memory import (
     NAME,
     column_names,
@@ -98,17 +103,12 @@ class UnknownWords:
             return None
         first = UnknownWords.of([history.report]).share
         comparison = "" if first is None else f" (first documents: {first:.1%})"
-        return f"added documents: {self.text()}, and were dropped{comparison}; {_advice(history, grow, option)}"
-
-
-def _advice(history: History, grow: bool, option: str) -> str:
-    """Return advice on unknown words."""
-    limit = history.cuts.max_words
-    if limit is not None:
-        return f"max_words = {limit} leaves no room for new words; ingest a new corpus to choose its words anew"
-    if grow:
-        return f"new words must occur in {history.cuts.min_documents} of the added documents (min_documents)"
-    return f"{option} adds new words to the vocabulary"
+        advice, limit = f"{option} adds new words to the vocabulary", history.cuts.max_words
+        if limit is not None:
+            advice = f"max_words = {limit} leaves no room for new words; ingest a new corpus to choose its words anew"
+        elif grow:
+            advice = f"new words must occur in {history.cuts.min_documents} of the added documents (min_documents)"
+        return f"added documents: {self.text()}, and were dropped{comparison}; {advice}"
 
 
 def additions_of(corpus: Corpus) -> tuple[Report, ...]:
@@ -458,7 +458,11 @@ class TextReader:
                 keys = lookup_keys(vocabulary.words, history.options.word_rule)
                 stopped = stops.dropped(pa.array(keys, pa.string())).tolist()
                 words = {key: number for number, (key, out) in enumerate(zip(keys, stopped, strict=True)) if not out}
-                prepared = _Prepared(reading, history, stops, words, _phrases_of(history))
+                phrases = None
+                if history.phrasing is not None:
+                    pairs = history.phrasing.pairs
+                    phrases = Phrases.of(*(pa.array([pair[n] for pair in pairs], pa.string()) for n in range(2)))
+                prepared = _Prepared(reading, history, stops, words, phrases)
             # Vocabulary, stop words and phrases are the record's, whatever fields a table has.
             prepared = self._prepared = replace(prepared, reading=reading, history=history)
         return prepared
@@ -481,11 +485,3 @@ class TextReader:
             else:
                 outside.update(kinds)
         return np.array(numbers, dtype=np.int32)
-
-
-def _phrases_of(history: History) -> Phrases | None:
-    """Return the recorded phrases; None where there are none."""
-    if history.phrasing is None:
-        return None
-    first, second = (pa.array([pair[n] for pair in history.phrasing.pairs], pa.string()) for n in range(2))
-    return Phrases.of(first, second)

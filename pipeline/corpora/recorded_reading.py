@@ -49,7 +49,9 @@ def read_side_files(
         return None, options, None
     content = read_sides(files, options)
     names = Fields.of(options)
-    document_columns = _columns(paths, kind, options)
+    # Fields of other formats than tables are unknown before reading.
+    is_table = kind in ("csv", "parquet")
+    document_columns = columns_of(find_files(paths, kind, kind_of_name)[0], kind, options) if is_table else []
     left = {}
     for flag, named_fields, pairs in (
         ("labels", options.labels, names.labels),
@@ -72,14 +74,6 @@ def read_side_files(
     if kind not in OWN and content.fields:
         reading = replace(reading, id=None)
     return sides, reading, record
-
-
-def _columns(paths: list[str], kind: str, options: ReadOptions) -> list[str]:
-    """Return the fields of a table of documents; fields of other formats are unknown before reading."""
-    if kind not in ("csv", "parquet"):
-        return []
-    files = find_files(paths, kind, kind_of_name)
-    return columns_of(files[0], kind, options)
 
 
 def read_appended_side_files(
@@ -202,9 +196,16 @@ def history_like(
     sides: bool = False,
 ) -> History:
     """Return the reading of new sources, as recorded."""
-    kind, guesses = _kind(recorded, paths, format)
+    kind, guesses = "vectors", tuple[Guess, ...]()
+    if recorded.holds != VECTORS:
+        kind, guesses = format_of(paths, format, "" if recorded.history is None else recorded.history.kind)
+        if kind not in FORMATS:
+            raise OptionError(f"unknown format {kind!r}{suggestion(kind, FORMATS)}", "format")
+        if kind == "vectors":
+            raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
     history = history_for(recorded.history, kind)
-    _require_of_format(history.kind, arguments, OF_SIDE_FILES if sides else ())
+    if kind not in TEXTS:
+        _require_of_format(kind, arguments, OF_SIDE_FILES if sides else ())
     _require_as_recorded(recorded, arguments)
     named = {name: value for name, value in arguments.items() if name in OF_SOURCES and value not in (None, ())}
     if history.kind in TEXTS and "vocabulary" in named:
@@ -247,23 +248,8 @@ def with_guesses_of_counts(history: History, paths: Sequence[str]) -> History:
     return replace(history, options=options, report=report)
 
 
-def _kind(recorded: RecordedReading, paths: Sequence[str], format: str | None) -> tuple[str, tuple[Guess, ...]]:
-    """Return the format of new sources, with the guess if no option names it."""
-    recorded_kind = "" if recorded.history is None else recorded.history.kind
-    if recorded.holds == VECTORS:
-        return "vectors", ()
-    kind, guesses = format_of(paths, format, recorded_kind)
-    if kind not in FORMATS:
-        raise OptionError(f"unknown format {kind!r}{suggestion(kind, FORMATS)}", "format")
-    if kind == "vectors":
-        raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
-    return kind, guesses
-
-
 def _require_of_format(kind: str, arguments: Mapping[str, Any], applicable: Sequence[str]) -> None:
     """Refuse the user's options of reading that do not apply to a format without texts."""
-    if kind in TEXTS:
-        return
     having = "has vectors" if kind == "vectors" else "has word counts"
     allowed = (*applicable, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
     for name, value in arguments.items():
@@ -275,7 +261,19 @@ def _require_of_format(kind: str, arguments: Mapping[str, Any], applicable: Sequ
 def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]) -> None:
     """Refuse options that contradict the record, and recorded code or patterns that the user does not name."""
     options = (recorded.history or History("")).options
-    _require_stop_words_as_recorded(recorded.name, options, arguments)
+    languages, words = arguments.get("stop_words"), arguments.get("stop_list") or ()
+    chosen, default = (set((names or STOP_WORDS).split(",")) for names in (languages, options.stop_words))
+    # The default may be named.
+    differ = chosen != default or set(words) != set(options.stop_list)
+    if (languages is not None or words) and differ:
+        lists = [
+            "" if not stop_words else f" and a list of {len(stop_words):,} words"
+            for stop_words in (words, options.stop_list)
+        ]
+        raise OptionError(
+            f"`stop_words` {','.join(sorted(chosen))}{lists[0]}: the documents of {recorded.name} were read with "
+            f"{','.join(sorted(default))}{lists[1]}; read new ones in the same way"
+        )
     for field in fields(ReadOptions):
         value, recorded_value = arguments.get(field.name), getattr(options, field.name)
         if field.name in NOT_COMPARED or value in (None, ()) or value == recorded_value:
@@ -304,21 +302,3 @@ def require_named_again(name: str, options: ReadOptions, tokenizer: str | None, 
             f"{name}: its texts are divided by the regular expression {pattern!r}; if you trust it, name it again "
             f"(`headings` {pattern!r}, or for ingest `segments` {options.segments!r})"
         )
-
-
-def _require_stop_words_as_recorded(name: str, options: ReadOptions, arguments: Mapping[str, Any]) -> None:
-    """Refuse stop words that differ from the recorded ones; the default may be named."""
-    languages, words = arguments.get("stop_words"), arguments.get("stop_list") or ()
-    if languages is None and not words:
-        return
-    named, recorded = (set((names or STOP_WORDS).split(",")) for names in (languages, options.stop_words))
-    if named == recorded and set(words) == set(options.stop_list):
-        return
-    lists = [
-        "" if not stop_words else f" and a list of {len(stop_words):,} words"
-        for stop_words in (words, options.stop_list)
-    ]
-    raise OptionError(
-        f"`stop_words` {','.join(sorted(named))}{lists[0]}: the documents of {name} were read with "
-        f"{','.join(sorted(recorded))}{lists[1]}; read new ones in the same way"
-    )

@@ -79,7 +79,17 @@ def split(
         place_for(train, "train") as first,
         place_for(heldout, "heldout") as second,
     ):
-        _split(opened, first.path, second.path, held, options, progress)
+        parts = first.path, second.path
+        how: dict[str, Any] = {"seed": options.seed, "progress": progress}
+        if options.drop_labels is not None:
+            opened.require_documents()
+            split_labels(opened, *parts, share=options.drop_labels, field=options.field, **how)
+        elif held is None:
+            opened.require_tokens()
+            split_corpus(opened, *parts, fraction=_share(options), **how)
+        else:
+            opened.require_tokens()
+            split_corpus_documents(opened, *parts, held, **how)
         return first.with_temporary(Corpus(first.path)), second.with_temporary(Corpus(second.path))
 
 
@@ -108,27 +118,6 @@ def _held(options: SplitOptions) -> Held | None:
 
 def _share(options: SplitOptions) -> float:
     return 0.1 if options.fraction is None else options.fraction
-
-
-def _split(
-    corpus: Corpus,
-    train: str | os.PathLike[str],
-    heldout: str | os.PathLike[str],
-    held: Held | None,
-    options: SplitOptions,
-    progress: Counting,
-) -> None:
-    if options.drop_labels is not None:
-        corpus.require_documents()
-        split_labels(
-            corpus, train, heldout, share=options.drop_labels, field=options.field, seed=options.seed, progress=progress
-        )
-        return
-    corpus.require_tokens()
-    if held is None:
-        split_corpus(corpus, train, heldout, fraction=_share(options), seed=options.seed, progress=progress)
-    else:
-        split_corpus_documents(corpus, train, heldout, held, seed=options.seed, progress=progress)
 
 
 def _rows(texts: DocumentSource, mask: npt.NDArray[np.bool_]) -> Any:

@@ -100,11 +100,6 @@ def write_partition(part: Any, number: int, folder: Folder, fields: Mapping[str,
     return int(table.num_rows)
 
 
-def partition_of(file: str) -> int:
-    """Return the number of the partition whose texts are in a file."""
-    return int(file.removeprefix("part-").removesuffix(".parquet"))
-
-
 def rows_of(part: Any) -> Any:
     """Return a partition of a bag as a table, if its items are records, or as a list; any other partition unchanged."""
     if hasattr(part, "columns") or hasattr(part, "dtype"):
@@ -115,32 +110,27 @@ def rows_of(part: Any) -> Any:
 
 def _refuse_counts(texts: Any) -> None:
     """Refuse numbers in place of texts, without computing any."""
-    counts = _counts_in(texts)
+    kind, counts = type(texts).__name__, ""
+    shape = " x ".join(map(str, getattr(texts, "shape", ())))
+    rows = texts if isinstance(texts, (list, tuple)) else []
+    if has_named_matrix(texts):
+        counts = f"{kind}, whose " + (
+            "to_adata() is AnnData" if hasattr(type(texts), "to_adata") else "counts are its X"
+        )
+    elif hasattr(texts, "tocsr"):
+        counts = f"{kind} of {shape}"
+    elif hasattr(texts, "columns") and hasattr(texts, "dtypes"):
+        dtypes = list(texts.dtypes) if hasattr(texts.dtypes, "__iter__") else [texts.dtypes]
+        counts = f"{kind} of {len(dtypes)} columns" if dtypes and all(map(_is_number, dtypes)) else ""
+    elif shape and _is_number(getattr(texts, "dtype", None)):
+        counts = f"{kind} of {shape}"
+    elif rows and isinstance(rows[0], (list, tuple)) and rows[0] and isinstance(rows[0][0], numbers.Real):
+        counts = f"{kind} of {len(rows):,} lists"
     if counts:
         raise OptionError(
             f"expected texts, found numbers ({counts}); pass counts to an estimator, such as CollapsedLDA of "
             "collapsium.pipeline.estimators, or `ingest` a file of them, as scipy.sparse.save_npz writes it"
         )
-
-
-def _counts_in(texts: Any) -> str:
-    """Return a description of numbers in place of texts, without computing any; empty for anything else."""
-    kind = type(texts).__name__
-    if has_named_matrix(texts):
-        counts = "to_adata() is AnnData" if hasattr(type(texts), "to_adata") else "counts are its X"
-        return f"{kind}, whose {counts}"
-    shape = " x ".join(map(str, getattr(texts, "shape", ())))
-    if hasattr(texts, "tocsr"):
-        return f"{kind} of {shape}"
-    if hasattr(texts, "columns") and hasattr(texts, "dtypes"):
-        dtypes = list(texts.dtypes) if hasattr(texts.dtypes, "__iter__") else [texts.dtypes]
-        return f"{kind} of {len(dtypes)} columns" if dtypes and all(map(_is_number, dtypes)) else ""
-    if shape and _is_number(getattr(texts, "dtype", None)):
-        return f"{kind} of {shape}"
-    rows = texts if isinstance(texts, (list, tuple)) else []
-    if rows and isinstance(rows[0], (list, tuple)) and rows[0] and isinstance(rows[0][0], numbers.Real):
-        return f"{kind} of {len(rows):,} lists"
-    return ""
 
 
 def _is_number(dtype: object) -> bool:
@@ -168,8 +158,16 @@ def table_of(texts: Any, fields: Mapping[str, str], optional: Iterable[str] = ()
     table = {field: _texts(column_of(field), field) if field == name else _arrow(column_of(field), field)
              for field in chosen}  # fmt: skip
     for field, option in fields.items():
-        if option == "covariates":
-            _require_numbers(table[field], field)
+        # Strings have to be numbers or missing; the error does not contain them.
+        is_text = option == "covariates" and _is_string(table[field].type)
+        for text in pc.unique(table[field]).to_pylist() if is_text else ():
+            try:
+                as_number(text)
+            except ValueError:
+                row = pc.index(table[field], pa.scalar(text, table[field].type)).as_py()
+                raise OptionError(
+                    f"expected numbers in the column {field!r}, found text that is no number at position {row}", option
+                ) from None
     lengths = {len(column) for column in table.values()}
     if len(lengths) > 1:
         raise OptionError("expected columns of one length")
@@ -237,20 +235,6 @@ def _kinds_of(values: Iterable[object]) -> str:
 
 def _is_nan(value: object) -> bool:
     return isinstance(value, float) and value != value
-
-
-def _require_numbers(column: pa.ChunkedArray, name: str) -> None:
-    """Refuse a column of strings that are neither numbers nor missing; the error does not contain them."""
-    if not _is_string(column.type):
-        return
-    for text in pc.unique(column).to_pylist():
-        try:
-            as_number(text)
-        except ValueError:
-            row = pc.index(column, pa.scalar(text, column.type)).as_py()
-            raise OptionError(
-                f"expected numbers in the column {name!r}, found text that is no number at position {row}", "covariates"
-            ) from None
 
 
 def _is_string(kind: pa.DataType) -> bool:

@@ -27,8 +27,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from collapsium.pipeline.analysis.effects import columns_of_frame
-from collapsium.pipeline.corpora.passes import write_shards
-from collapsium.pipeline.corpora.text_ingest import SCRATCH
+from collapsium.pipeline.corpora.text_ingest import SCRATCH, write_shards
 from collapsium.pipeline.corpora.texts_in_memory import is_lazy
 from collapsium.pipeline.engine.checkpoints import Checkpointer
 from collapsium.pipeline.engine.estimate import plan
@@ -56,7 +55,7 @@ from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.corpus.parquet import LABELS
-from collapsium.storage.corpus.shard import Documents, Shard
+from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.shard_columns import too_long
 from collapsium.storage.corpus.vocabulary import Vocabulary, words_digest
 from collapsium.storage.corpus.word_rule import RULE
@@ -73,7 +72,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.design import DATE, CheckedFormula, level_text
-from collapsium.workers.families.family import AnyFamily, FamilyOptions
+from collapsium.workers.families.family import AnyFamily
 from collapsium.workers.ingest.count import counts_of, sum_counts
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import BlockRead, ChunkRecord, side_table, write_vocabulary
@@ -146,35 +145,31 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
         expected = " or ".join(map(repr, FRACTIONAL))
         raise OptionError(f"fractional: expected {expected}, found {estimator.fractional!r}")
     if not is_lazy(X):
-        _require_matrix(X)
+        # NumPy would take containers of matrices apart item by item without end.
+        name, expected = type(X).__name__, ""
+        if has_named_matrix(X):
+            expected = f"counts or AnnData, found {name}; pass its matrix of counts, or its to_adata()"
+        elif name == "LazyFrame":
+            expected = f"a frame in memory, found a {name}; pass X.collect()"
+        elif hasattr(X, "__getitem__") and not (isinstance(X, (list, tuple)) or scipy.sparse.issparse(X)):
+            protocols = ("__array__", "__array_interface__", "__dataframe__")
+            if not any(hasattr(X, protocol) for protocol in protocols):
+                expected = f"an array, a sparse matrix, a frame or a corpus, found {name}"
+        if expected:
+            raise InputError("X", f"expected {expected}")
         return validate_data(estimator, X, reset=reset, **CHECKS)
     known = None if reset else getattr(estimator, "feature_names_in_", None)
     rows, columns = dask_collections().as_rows(X, known)
     if rows.ndim != 2 or not np.isfinite(rows.shape[1]):
         raise InputError("X", f"expected a Dask array of documents x words, found the shape {rows.shape}")
-    validate_data(estimator, rows if columns is None else _empty_frame(columns), reset=reset, skip_check_array=True)
+    named = rows
+    if columns is not None:
+        import pandas as pd
+
+        # A frame without rows, from which scikit-learn takes the names of columns
+        named = pd.DataFrame(columns=list(columns))
+    validate_data(estimator, named, reset=reset, skip_check_array=True)
     return rows
-
-
-def _empty_frame(columns: Sequence[object]) -> object:
-    """Return a frame without rows, from which scikit-learn takes the names of columns."""
-    import pandas as pd
-
-    return pd.DataFrame(columns=list(columns))
-
-
-def _require_matrix(X: Any) -> None:
-    """Refuse containers of matrices, which NumPy would take apart item by item without end."""
-    if has_named_matrix(X):
-        raise InputError(
-            "X", f"expected counts or AnnData, found {type(X).__name__}; pass its matrix of counts, or its to_adata()"
-        )
-    if type(X).__name__ == "LazyFrame":
-        raise InputError("X", f"expected a frame in memory, found a {type(X).__name__}; pass X.collect()")
-    protocols = ("__array__", "__array_interface__", "__dataframe__")
-    plain = isinstance(X, (list, tuple)) or scipy.sparse.issparse(X) or not hasattr(X, "__getitem__")
-    if not plain and not any(hasattr(X, name) for name in protocols):
-        raise InputError("X", f"expected an array, a sparse matrix, a frame or a corpus, found {type(X).__name__}")
 
 
 def annotated_source(X: Any, layer: str | None, binarise: bool, fractional: str) -> AnnotatedSource | None:
@@ -226,27 +221,25 @@ def fields_of_metadata(metadata: object, names: Sequence[str]) -> dict[str, pa.A
 
 
 def with_fields(chunks: Iterable[Documents], extras: Mapping[str, pa.Array]) -> Iterator[Documents]:
-    """Yield documents with further columns, which have a row for each document."""
-    rows, first = _rows_of(extras), 0
+    """Yield documents with further columns, which have a row for each document; unchanged without any."""
+    if not extras:
+        yield from chunks
+        return
+    first = 0
     for documents in chunks:
         last = first + len(documents)
-        if last <= rows:
+        if last <= len(next(iter(extras.values()))):
             columns = {name: column.slice(first, len(documents)) for name, column in extras.items()}
             yield dataclasses.replace(documents, extras=columns)
         first = last
     _require_rows(extras, first)
 
 
-def _rows_of(extras: Mapping[str, pa.Array]) -> int:
-    return len(next(iter(extras.values())))
-
-
 def _require_rows(extras: Mapping[str, pa.Array], documents: int) -> None:
     """Refuse a frame of fields with more or fewer rows than there are documents."""
-    if extras and _rows_of(extras) != documents:
-        raise OptionError(
-            f"expected a row for each of the {documents:,} documents, found {_rows_of(extras):,}", "metadata"
-        )
+    rows = len(next(iter(extras.values()))) if extras else documents
+    if rows != documents:
+        raise OptionError(f"expected a row for each of the {documents:,} documents, found {rows:,}", "metadata")
 
 
 def regrouped(parts: Iterable[Documents], size: int) -> Iterator[Documents]:
@@ -436,11 +429,8 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes, with the address of a Dask client or cluster, which cannot be pickled."""
         state: dict[str, Any] = super().__getstate__()
-        return (
-            state
-            if isinstance(self.scheduler, str | None)
-            else {**state, "scheduler": str(as_scheduler(self.scheduler))}
-        )
+        named = isinstance(self.scheduler, str | None)
+        return state if named else {**state, "scheduler": str(as_scheduler(self.scheduler))}
 
     def __sklearn_clone__(self) -> Self:
         """Return an estimator of the same parameters, with the same Dask client or cluster, which cannot be copied."""
@@ -518,22 +508,19 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             self._remember(corpus)
             return corpus
         shard_tokens = python_number(self.shard_tokens)
-        source = self._annotated(X)
+        source = annotated_source(X, self.layer, bool(self.binarise), self.fractional)
         if source is not None:
             self._forget("feature_names_in_")
             self._words, self.n_features_in_ = source.words(), len(source.words())
-            chunks = source.documents()
-            return written(
-                with_fields(chunks, extras) if extras else chunks, f"{place}/corpus", source.words(), shard_tokens
-            )
+            chunks = with_fields(source.documents(), extras)
+            return written(chunks, f"{place}/corpus", source.words(), shard_tokens)
         X = validated(self, X, reset=True)
         self._words = None
-        names = getattr(self, "feature_names_in_", None)
-        words = [f"x{number}" for number in range(self.n_features_in_)] if names is None else list(names)
+        words = list(self._names())
         if is_lazy(X):
             return self._corpus_of_blocks(X, Folder(f"{place}/corpus"), words, extras)
-        chunks = document_chunks(X, WRITTEN, self.fractional)
-        return written(with_fields(chunks, extras) if extras else chunks, f"{place}/corpus", words, shard_tokens)
+        chunks = with_fields(document_chunks(X, WRITTEN, self.fractional), extras)
+        return written(chunks, f"{place}/corpus", words, shard_tokens)
 
     def _corpus_of_blocks(self, X: Any, target: Folder, words: list[str], extras: Mapping[str, pa.Array]) -> Corpus:
         """Return the corpus of a Dask array, whose blocks and shards its workers write; no row comes here."""
@@ -595,9 +582,6 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             require_shared(Folder(place), scheduler, None, target=target, option="run")
             yield place
 
-    def _annotated(self, X: Any) -> AnnotatedSource | None:
-        return annotated_source(X, self.layer, bool(self.binarise), self.fractional)
-
     def _remember(self, corpus: Corpus) -> None:
         """Store the words of a training corpus."""
         self._forget("feature_names_in_")
@@ -614,11 +598,20 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
 
     def _chunks_of(self, X: Any, size: int, *, reset: bool = False) -> Iterator[Documents]:
         """Yield the documents of a matrix in chunks of `size`, or a corpus's documents by shards."""
-        corpus, source = as_corpus(X), self._annotated(X)
+        corpus, source = as_corpus(X), annotated_source(X, self.layer, bool(self.binarise), self.fractional)
         if source is not None:
             if reset:
                 self._words, self.n_features_in_ = source.words(), len(source.words())
-            self._require_words(source.words())
+            known = self._words if self._words is not None else getattr(self, "feature_names_in_", source.words())
+            pairs = zip(source.words(), known, strict=False)
+            wrong = next((f"{word!r} for {name!r}" for word, name in pairs if word != name), None)
+            if wrong is None and len(source.words()) != self.n_features_in_:
+                wrong = f"{len(source.words())} of them"
+            if wrong is not None:
+                raise MismatchError(
+                    f"AnnData: expected the {self.n_features_in_} genes or peaks of this {type(self).__name__}, in "
+                    f"their order, found {wrong}"
+                )
             yield from regrouped(source.documents(), size)
             return
         if corpus is None:
@@ -638,18 +631,6 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             )
         for reference in corpus.references:
             yield reference.documents()
-
-    def _require_words(self, words: list[str]) -> None:
-        """Raise an error if an AnnData object has other genes or peaks than the estimator was fitted to."""
-        known = self._words if self._words is not None else getattr(self, "feature_names_in_", None)
-        expected = words if known is None else list(known)
-        pairs = (f"{word!r} for {name!r}" for word, name in zip(words, expected, strict=False) if word != name)
-        wrong = next(pairs, None if len(words) == self.n_features_in_ else f"{len(words)} of them")
-        if wrong is not None:
-            raise MismatchError(
-                f"AnnData: expected the {self.n_features_in_} genes or peaks of this {type(self).__name__}, in their "
-                f"order, found {wrong}"
-            )
 
     def _shown(self, activity: str) -> AbstractContextManager[object]:
         """Show a line while there is work, such as the compilation of kernels, or none if `verbose` is false."""
@@ -678,7 +659,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
 
         def submitted() -> Iterator[Future[T]]:
             first, chunks = 0, self._chunks_of(X, FOLD_IN_DOCUMENTS)
-            for number, documents in enumerate(with_fields(chunks, extras) if extras else chunks):
+            for number, documents in enumerate(with_fields(chunks, extras)):
                 yield executor.submit(task, fitted, number, first, documents)
                 first += len(documents)
                 count(first)
@@ -700,12 +681,12 @@ NAMES = {"topics": "n_components", "iterations": "max_iter", "tolerance": "tol"}
 
 
 def _can_step(estimator: TopicEstimator) -> bool:
-    if not estimator.STOCHASTIC:
-        raise AttributeError(
-            f"{type(estimator).__name__} has no partial_fit: the family '{estimator.FAMILY}' is not fitted by "
-            "minibatches; use fit"
-        )
-    return True
+    if estimator.STOCHASTIC:
+        return True
+    raise AttributeError(
+        f"{type(estimator).__name__} has no partial_fit: the family '{estimator.FAMILY}' is not fitted by minibatches; "
+        "use fit"
+    )
 
 
 class TopicEstimator(DocumentEstimator):
@@ -752,18 +733,8 @@ class TopicEstimator(DocumentEstimator):
             request = new_request(corpus, self.FAMILY, config, settings)
             return fit_here(request, Placement(**where))
         out = f"{place}/run" if self.run is None else self.run
-        model = fit(
-            corpus.folder.address,
-            out,
-            family=self.FAMILY,
-            seed=seed,
-            **members,
-            **init,
-            **where,
-            **limits,
-            **options,
-        )
-        opened = Model(model)
+        named = {**members, **init, **where, **limits, **options}
+        opened = Model(fit(corpus.folder.address, out, family=self.FAMILY, seed=seed, **named))
         return Fitted.of(opened, corpus.manifest.documents, corpus.manifest.tokens), opened.record.iterations
 
     def fit_transform(self, X: Any, y: object = None, *, metadata: object = None) -> Any:
@@ -800,7 +771,7 @@ class TopicEstimator(DocumentEstimator):
                 [after] = dask.compute_partitions([block], _step_of_block, arguments, as_scheduler(self.scheduler))
             else:
                 chunks = list(self._chunks_of(X, FOLD_IN_DOCUMENTS, reset=before is None))
-                after = _stepped(chunks, self.n_features_in_, *step)
+                after = stepped(chunks, self.n_features_in_, *step)
             if after is not None:
                 self._keep(after, after.steps)
             elif before is None:
@@ -925,8 +896,7 @@ def _results_of_block(
     """Return the documents of a block, which begin and end at `bounds`, and the results of a task for its chunks."""
     results, (first, last) = list[T](), bounds[number : number + 2]
     block_extras = {name: column.slice(first, last - first) for name, column in extras.items()}
-    chunks = reading.chunks(block, FOLD_IN_DOCUMENTS, first)
-    for documents in with_fields(chunks, block_extras) if block_extras else chunks:
+    for documents in with_fields(reading.chunks(block, FOLD_IN_DOCUMENTS, first), block_extras):
         results.append(task(fitted, first // FOLD_IN_DOCUMENTS, first, documents))
         first += len(documents)
     return last - bounds[number], results
@@ -947,21 +917,7 @@ def _described(
 
 
 def _step_of_block(block: Any, _number: int, reading: RowReading, *step: Any) -> Fitted | None:
-    return _stepped(list(reading.chunks(block, FOLD_IN_DOCUMENTS)), reading.columns, *step)
-
-
-def _stepped(
-    chunks: list[Documents],
-    words: int,
-    before: Fitted | None,
-    name: str,
-    config: FamilyOptions,
-    seed: int,
-    total: int,
-) -> Fitted | None:
-    """Return a model after a step on a minibatch; None where that has no tokens."""
-    shard = Shard.of(0, Documents.join(chunks)) if chunks else None
-    return None if shard is None or not shard.tokens else stepped(before, name, config, seed, shard, words, total)
+    return stepped(list(reading.chunks(block, FOLD_IN_DOCUMENTS)), reading.columns, *step)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.design import CheckedFormula, unpacked_design
 from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS
-from collapsium.workers.families.family import AnyFamily, AnyPredicts, Stochastic, Summary
+from collapsium.workers.families.family import AnyPredicts, Stochastic, Summary
 from collapsium.workers.shard_loading import ShardOnDisk, document_parts, with_all_words
 
 # Seed of fold-in and document completion. `infer` and `evaluate` use the same, so scores of models are comparable.
@@ -111,8 +111,13 @@ class Fitted(ShortRepr):
         return pseudo_counts if self.topics.size == rows else pseudo_counts[self.topics]
 
 
-def stepped(before: Fitted | None, name: str, config: Any, seed: int, shard: Shard, words: int, total: int) -> Fitted:
-    """Return a model after one more step of the stochastic schedule."""
+def stepped(
+    chunks: list[Documents], words: int, before: Fitted | None, name: str, config: Any, seed: int, total: int
+) -> Fitted | None:
+    """Return a model after one more step of the stochastic schedule on a minibatch; None where that has no tokens."""
+    shard = Shard.of(0, Documents.join(chunks)) if chunks else None
+    if shard is None or not shard.tokens:
+        return None
     executor, stream = SerialExecutor(), Stream(seed)
     family, widened = make_family(name, config), with_all_words(shard, words)
     shards: list[Future[AnyShard | ShardOnDisk]] = [executor.hold(widened)]
@@ -124,7 +129,15 @@ def stepped(before: Fitted | None, name: str, config: Any, seed: int, shard: Sha
         summary = _summary(words, total, before.tokens / before.documents)
         # Called only to raise an error for options that the stochastic schedule does not support.
         family.initialise(summary, stream)
-        before = _stepping(before, family, summary)
+        if not isinstance(family, Stochastic):
+            raise TypeError(f"family '{name}' has no stochastic schedule")
+        # The model is from `fit`, which counts as one pass over its documents.
+        passes = -(-before.documents // BATCH_DOCUMENTS)
+        rows = family.rows_type.joined([block.rows for block in before.blocks])
+        rows = family.rows_for_steps(rows, summary.tokens / max(before.tokens, 1.0))
+        global_state = family.global_state_for_steps(before.global_state, summary, passes)
+        blocks = [tasks.Block(0, before.words, rows, Delta())]
+        before = replace(before, global_state=global_state, blocks=blocks, tokens=float(summary.tokens))
     problem = Problem(name, family, config, shards, [], (0, words), stream, executor, before.global_state)
     state = problem.initial_state(0)
     if before.blocks:
@@ -137,14 +150,3 @@ def stepped(before: Fitted | None, name: str, config: Any, seed: int, shard: Sha
 def _summary(words: int, total: int, length: float) -> Summary:
     """Return the summary of a corpus that arrives in minibatches, given the mean length of its documents."""
     return Summary(total, words, max(round(total * length), 1), stochastic=True)
-
-
-def _stepping(fitted: Fitted, family: AnyFamily, summary: Summary) -> Fitted:
-    """Return a model from `fit` as a start for steps; the fit counts as one pass over its documents."""
-    if not isinstance(family, Stochastic):
-        raise TypeError(f"family '{fitted.name}' has no stochastic schedule")
-    rows = family.rows_type.joined([block.rows for block in fitted.blocks])
-    rows = family.rows_for_steps(rows, summary.tokens / max(fitted.tokens, 1.0))
-    global_state = family.global_state_for_steps(fitted.global_state, summary, -(-fitted.documents // BATCH_DOCUMENTS))
-    blocks = [tasks.Block(0, fitted.words, rows, Delta())]
-    return replace(fitted, global_state=global_state, blocks=blocks, tokens=float(summary.tokens))

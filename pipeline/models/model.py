@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -38,44 +38,8 @@ if TYPE_CHECKING:
     from collapsium.workers.families.family import AnyFamily, AnyPredicts, Description
 
 
-class ModelStates(ABC):
-    """The family of a model, and its states, which are checked when they are read."""
-
-    @property
-    @abstractmethod
-    def family(self) -> AnyPredicts:
-        """The family with the options of the model, or the mean of several models'."""
-
-    @property
-    @abstractmethod
-    def global_state(self) -> GlobalState:
-        """The global state."""
-
-    @property
-    @abstractmethod
-    def fitted(self) -> bool:
-        """True if the model has the training documents' proportions; checkpoints of the stochastic schedule do not."""
-
-    @property
-    @abstractmethod
-    def seed_names(self) -> dict[int, str]:
-        """Names of the topics that were seeded, by permanent id."""
-
-    @abstractmethod
-    def rows(self, block: int) -> Rows:
-        """Read the rows of one block of the vocabulary."""
-
-    @abstractmethod
-    def local_state(self, shard: int) -> LocalState:
-        """Read the documents of one training shard."""
-
-    @abstractmethod
-    def check_local(self, local: Arrays, shard: AnyShard, path: str) -> None:
-        """Raise `DamagedError` if the arrays at a path are no local state of a shard."""
-
-
-class FittedStates(ModelStates):
-    """The states of a finished model, or of a checkpoint."""
+class FittedStates:
+    """The states of a finished model, or of a checkpoint, which are checked when they are read."""
 
     def __init__(self, files: StoredModel) -> None:
         self.files = files
@@ -133,7 +97,7 @@ class FittedStates(ModelStates):
         self.checks.local(local, shard, path)
 
 
-class MeanStates(ModelStates):
+class MeanStates:
     """The means of the states of several models."""
 
     def __init__(self, models: Sequence[FittedStates], record: ModelRecord) -> None:
@@ -199,7 +163,7 @@ class MeanStates(ModelStates):
         self.models[0].check_local(local, shard, path)
 
 
-def width_of(model: ModelStates) -> int:
+def width_of(model: FittedStates | Model) -> int:
     """Return the number of columns of a model's topics."""
     none = model.rows(0).of_words(slice(0), complete=True)
     return int(model.family.probabilities(none, model.global_state)["word_topic"].shape[1])
@@ -248,7 +212,11 @@ def _files(url: str | os.PathLike[str]) -> StoredModel:
     folder = Folder(url)
     if folder.exists(CHECKPOINT):
         return CheckpointFiles(folder)
-    latest = _latest(folder)
+    latest = None
+    if folder.exists(CHECKPOINTS):
+        # The name of a checkpoint may be unreadable.
+        with contextlib.suppress(DamagedError):
+            latest = Run(folder.url).checkpoints.latest()
     try:
         files = StoredModel(url)
     except AbsentError:
@@ -260,7 +228,7 @@ def _files(url: str | os.PathLike[str]) -> StoredModel:
     return files
 
 
-class Model(ModelStates):
+class Model:
     """A model, finished or as a checkpoint has it, for tasks and for all that is computed from its parts.
 
     A run is opened at its latest checkpoint if it has no model, or an older one. Restarts or samples are opened as
@@ -325,15 +293,7 @@ class Model(ModelStates):
         self.close()
 
     def take_over(self, place: str, run: str) -> None:
-        """Remove a folder when the model is closed or collected, or the process ends.
-
-        Parameters
-        ----------
-        place : str
-            A temporary folder on this machine.
-        run : str
-            Folder of the run in it.
-        """
+        """Remove a temporary folder, and the run in it, when the model is closed or collected, or the process ends."""
         self._opened = run
         self._place = weakref.finalize(self, remove_here, place, os.getpid())
 
@@ -362,13 +322,13 @@ class Model(ModelStates):
         return tuple(Model(f"{folder}/{member.folder}") for member in self.record.members)
 
     @cached_property
-    def _read_states(self) -> ModelStates:
+    def _read_states(self) -> FittedStates | MeanStates:
         if self.record.members:
             return MeanStates([FittedStates(member._files) for member in self.members], self.record)
         return FittedStates(self._files)
 
     @property
-    def _states(self) -> ModelStates:
+    def _states(self) -> FittedStates | MeanStates:
         """The states; `MismatchError` if a model whose mean this one is was fitted further since then."""
         self._require_open()
         return self._read_states
@@ -416,13 +376,3 @@ class Model(ModelStates):
     def check_local(self, local: Arrays, shard: AnyShard, path: str) -> None:
         """Raise `DamagedError` if the arrays at a path are no local state of a shard."""
         self._states.check_local(local, shard, path)
-
-
-def _latest(folder: Folder) -> int | None:
-    """Return the iteration of a run's latest checkpoint; None if there is none, or its name cannot be read."""
-    if not folder.exists(CHECKPOINTS):
-        return None
-    try:
-        return Run(folder.url).checkpoints.latest()
-    except DamagedError:
-        return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pkgutil
 import reprlib
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pydantic
@@ -50,13 +49,7 @@ def load_family(name: str) -> type[AnyFamily]:
         raise OptionError(f"expected the name of a family, found {reprlib.repr(name)}", "family")
     if name not in FAMILIES:
         raise OptionError(f"unknown family '{name}'{suggestion(name, family_names())}", "family")
-    return _family(FAMILIES[name])
-
-
-@cache
-def _family(address: str) -> type[AnyFamily]:
-    """Return the class at an address, given as ``module:Class``."""
-    family: type[AnyFamily] = pkgutil.resolve_name(address)
+    family: type[AnyFamily] = pkgutil.resolve_name(FAMILIES[name])
     return family
 
 

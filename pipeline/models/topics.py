@@ -14,7 +14,7 @@ With phi_kw = p(w | k) and p(w) the share of a word in the corpus:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import has_consensus, leaves, members_of, restarts_of, samples_of
 from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.workers.arrays.ranking import largest
-from collapsium.workers.families.description import Shape, shape_of
+from collapsium.workers.families.description import shape_of
 from collapsium.workers.families.family import Description
 
 Floats = npt.NDArray[np.float64]
@@ -170,24 +170,36 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     if isinstance(words, bool) or not isinstance(words, (int, np.integer)) or words < 1:
         raise OptionError(f"expected a whole number, 1 or more, found {words!r}", "words")
     model, fits = _with_others(run)
-    described = _titled(describe(model, words, ranking), model.topic_names)
+    described = describe(model, words, ranking)
+    named = model.topic_names
     stable = {} if described.signed else stability(model, fits)
     shape = None if described.parent is None else shape_of(described.ids, described.parent, described.share)
     tokens = described.share if shape is None else shape.below
     rows = np.arange(described.ids.size) if shape is None else shape.rows
     names = model.vocabulary.words
-    entries = [
-        _topic(described, row, names, stable.get(int(described.ids[row])), shape)
-        for row in rows
-        if tokens[row] > 0.0 or not tokens.any()
-    ]
     joined = has_consensus(run) or bool(model.members)
-    return entries if joined else [replace(topic, support=None) for topic in entries]
-
-
-def topic_titles(run: str | os.PathLike[str], words: int = 5) -> dict[int, str]:
-    """Return the name of each topic that has tokens, or its first words where it has none."""
-    return {topic.id: topic.title or ", ".join(topic.names) for topic in topics(run, words)}
+    entries = []
+    for row in rows:
+        if tokens.any() and not tokens[row] > 0.0:
+            continue
+        topic = int(described.ids[row])
+        pairs = zip(described.words[row], described.probability[row], strict=True)
+        # The model's names take the place of the family's titles.
+        title = named.get(topic, None if described.titles is None else described.titles[row])
+        entry = Topic(
+            topic,
+            float(described.share[row]),
+            [(names[word], float(p)) for word, p in pairs],
+            signed=described.signed,
+            title=title,
+        )
+        if topic in stable:
+            entry = replace(entry, stability=stable[topic].value, support=stable[topic].support if joined else None)
+        if shape is not None and described.parent is not None:
+            parent, level = int(described.parent[row]), int(shape.level[row])
+            entry = replace(entry, parent=None if parent < 0 else parent, level=level, below=float(shape.below[row]))
+        entries.append(entry)
+    return entries
 
 
 def held_by_few(topics: Sequence[Topic], summary: SummaryRecord | None) -> list[str]:
@@ -207,24 +219,16 @@ def held_by_few(topics: Sequence[Topic], summary: SummaryRecord | None) -> list[
     ]
 
 
-def _topic(described: Description, row: int, names: list[str], stable: Stability | None, shape: Shape | None) -> Topic:
-    pairs = zip(described.words[row], described.probability[row], strict=True)
-    words = [(names[word], float(p)) for word, p in pairs]
-    title = None if described.titles is None else described.titles[row]
-    share, signed = float(described.share[row]), described.signed
-    topic = Topic(int(described.ids[row]), share, words, signed=signed, title=title)
-    if stable is not None:
-        topic = replace(topic, stability=stable.value, support=stable.support)
-    if shape is None or described.parent is None:
-        return topic
-    parent = int(described.parent[row])
-    level, below = int(shape.level[row]), float(shape.below[row])
-    return replace(topic, parent=None if parent < 0 else parent, level=level, below=below)
-
-
 def describe(model: Model, words: int, ranking: RankOptions = BY_PROBABILITY) -> Description:
     """Describe the topics of a model over the whole vocabulary."""
-    described = _by_probability(model, words)
+    parts = [model.describe(model.rows(number), words) for number in range(len(model.blocks))]
+    lows = [low for low, _ in model.blocks]
+    word = np.concatenate([part.words + low for part, low in zip(parts, lows, strict=True)], axis=1)
+    probability = np.concatenate([part.probability for part in parts], axis=1)
+    weight = np.abs(probability) if parts[0].signed else probability
+    top = largest(weight, words)
+    top_words, top_probability = (np.take_along_axis(values, top, axis=1) for values in (word, probability))
+    described = replace(parts[0], words=top_words, probability=top_probability)
     if ranking.rank_by != "probability":
         if described.signed:
             raise OptionError(
@@ -232,34 +236,18 @@ def describe(model: Model, words: int, ranking: RankOptions = BY_PROBABILITY) ->
                 "other rank than their magnitude",
                 "rank_by",
             )
-        top = ranked_words(model, described.ids, described.share, words, ranking)
-        described = replace(described, words=top[0], probability=top[1])
+        # The vocabulary is read a block at a time, for as many topics at a time as `CELLS_IN_MEMORY` allows.
+        counts, ids, share = model.vocabulary.tokens.astype(np.float64), described.ids, described.share
+        overall = counts / max(float(counts.sum()), 1.0)
+        rows = [np.zeros((0, min(words, counts.size)), np.int64)]
+        probabilities = [np.zeros((0, min(words, counts.size)))]
+        for some, probability, exclusivity in topic_rows(model, ids, ids[share > 0.0]):
+            expected = share[some] * counts.sum()
+            top = largest(word_scores(probability, exclusivity, overall, expected, ranking), words)
+            rows.append(top)
+            probabilities.append(np.take_along_axis(probability, top, axis=1))
+        described = replace(described, words=np.concatenate(rows), probability=np.concatenate(probabilities))
     return described
-
-
-def _titled(described: Description, names: Mapping[int, str]) -> Description:
-    """Return a description with the names that the model has for its topics, in place of the family's titles."""
-    if not names:
-        return described
-    ids = described.ids.tolist()
-    titles = described.titles or (None,) * len(ids)
-    named = tuple(names.get(topic, title) for topic, title in zip(ids, titles, strict=True))
-    return replace(described, titles=named)
-
-
-def _by_probability(model: Model, words: int) -> Description:
-    """Describe the topics by their most probable words, or largest loadings."""
-    parts = [model.describe(model.rows(number), words) for number in range(len(model.blocks))]
-    lows = [low for low, _ in model.blocks]
-    word = np.concatenate([part.words + low for part, low in zip(parts, lows, strict=True)], axis=1)
-    probability = np.concatenate([part.probability for part in parts], axis=1)
-    weight = np.abs(probability) if parts[0].signed else probability
-    top = largest(weight, words)
-    return replace(
-        parts[0],
-        words=np.take_along_axis(word, top, axis=1),
-        probability=np.take_along_axis(probability, top, axis=1),
-    )
 
 
 def _with_others(run: str | os.PathLike[str]) -> tuple[Model, list[Model]]:
@@ -299,45 +287,23 @@ def _cumulative(values: Floats) -> Floats:
     return np.stack([np.searchsorted(np.sort(row), row, side="right") / max(row.size, 1) for row in values])
 
 
-def _weight(options: RankOptions) -> float:
-    """Return the weight of the measure, or its default."""
-    if options.rank_weight is not None:
-        return options.rank_weight
-    return FREX_WEIGHT if options.rank_by == "frex" else RELEVANCE_WEIGHT
-
-
 def word_scores(
     probability: Floats, exclusivity: Floats, overall: Floats, expected: Floats, options: RankOptions
 ) -> Floats:
     """Return the scores by which the words of some topics are ranked."""
     if options.rank_by == "probability":
         return probability
+    weight = {"frex": FREX_WEIGHT, "relevance": RELEVANCE_WEIGHT, "lift": 0.0}[options.rank_by]
+    weight = weight if options.rank_weight is None else options.rank_weight
     if options.rank_by == "frex":
-        scores = frex(probability, exclusivity, _weight(options))
+        scores = frex(probability, exclusivity, weight)
     else:
-        weight = 0.0 if options.rank_by == "lift" else _weight(options)
         tiny = np.finfo(np.float64).tiny
         scores = relevance(np.log(np.maximum(probability, tiny)), np.log(np.maximum(overall, tiny)), weight)
     enough = (probability * expected[:, np.newaxis] >= MIN_EXPECTED_TOKENS) & (overall > 0.0)
     lowest = np.where(enough, scores, np.inf).min(axis=1, keepdims=True)
     below = np.where(np.isfinite(lowest), lowest, 0.0) - 2.0 + probability
     return np.where(enough, scores, below)
-
-
-def ranked_words(model: Model, ids: Ints, share: Floats, count: int, options: RankOptions) -> tuple[Ints, Floats]:
-    """Return the first words of topics by a measure, and their probabilities.
-
-    The vocabulary is read a block at a time, for as many topics at a time as `CELLS_IN_MEMORY` allows.
-    """
-    tokens = model.vocabulary.tokens.astype(np.float64)
-    overall, width = tokens / max(float(tokens.sum()), 1.0), tokens.size
-    words, probabilities = [np.zeros((0, min(count, width)), np.int64)], [np.zeros((0, min(count, width)))]
-    for some, probability, exclusivity in topic_rows(model, ids, ids[share > 0.0]):
-        expected = share[some] * tokens.sum()
-        top = largest(word_scores(probability, exclusivity, overall, expected, options), count)
-        words.append(top)
-        probabilities.append(np.take_along_axis(probability, top, axis=1))
-    return np.concatenate(words), np.concatenate(probabilities)
 
 
 def topic_rows(model: Model, ids: Ints, occupied: Ints) -> Iterator[tuple[slice, Floats, Floats]]:

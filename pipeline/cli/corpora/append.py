@@ -11,9 +11,7 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json, print_report
+from collapsium.pipeline.cli.command import JsonOptions, argument, named_options, print_json, print_report
 from collapsium.pipeline.corpora.options import AppendOptions, SideFileOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
@@ -38,12 +36,12 @@ def execute(
     output: JsonOptions,
 ) -> None:
     """Append, and print the sizes of the corpus."""
-    from collapsium.pipeline.corpora import additions, new_texts
-
-    addition = additions.Addition(**named_options(options, side_files, scheduling), tls=certificates.tls)
     with counting("appending") as progress:
+        # Loads the compiler, which takes seconds.
         from collapsium.pipeline.corpora import append as appending
+        from collapsium.pipeline.corpora import new_texts
 
+        addition = appending.Addition(**named_options(options, side_files, scheduling), tls=certificates.tls)
         added = appending.append_with_report(corpus, sources, addition, progress)
     manifest, report, unknown = added.manifest, added.report, new_texts.UnknownWords.of([added.report])
     if added.repeated and not output.as_json:

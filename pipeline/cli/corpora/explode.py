@@ -12,9 +12,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, argument, named_options, print_json
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.options import OverwriteOptions

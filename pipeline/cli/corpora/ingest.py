@@ -9,12 +9,19 @@ If an input is invalid, no corpus is written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions, print_notice, print_unknown, with_unknown
-from collapsium.pipeline.cli.output import print_json, print_report
+from collapsium.pipeline.cli.command import (
+    JsonOptions,
+    argument,
+    named_options,
+    print_json,
+    print_notice,
+    print_report,
+    print_unknown,
+    with_unknown,
+)
 from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
@@ -23,10 +30,6 @@ from collapsium.pipeline.options import OverwriteOptions
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.data_types import FORMATS
 from collapsium.storage.io.folder import Folder
-
-if TYPE_CHECKING:
-    from collapsium.pipeline.corpora import new_texts
-    from collapsium.storage.building import ingest_record
 
 MAX_NAMED_COLUMNS = 10  # Constant columns that the output names
 EPILOG = (
@@ -67,19 +70,24 @@ def execute(
     output: JsonOptions,
 ) -> None:
     """Ingest, and print the sizes of the corpus."""
-    from collapsium.storage.building import ingest_record
-
     named = named_options(options, replacing, scheduling)
     with counting("ingesting") as progress:
-        manifest = pipeline.ingest(
-            sources,
-            corpus,
-            **named,
-            tls=certificates.tls,
-            progress=progress,
-        )
+        manifest = pipeline.ingest(sources, corpus, **named, tls=certificates.tls, progress=progress)
+    # The first use of `pipeline` loads the compiler, which takes seconds, as do these imports.
+    from collapsium.pipeline.corpora import new_texts, recorded_reading
+    from collapsium.storage.building import ingest_record
+    from collapsium.storage.readers.open import TEXTS
+
     history = ingest_record.read_history(Folder(corpus))
-    unknown = _unknown_of(options.like, options.vocabulary, history)
+    unknown = None
+    if history is not None and (options.like or (options.vocabulary is not None and history.kind in TEXTS)):
+        unknown = new_texts.UnknownWords.of([history.report])
+        if options.like is not None:
+            recorded = recorded_reading.recorded_reading(options.like)
+            for line in (new_texts.notice_of(recorded, history), new_texts.warning_of(recorded, unknown)):
+                if line is not None:
+                    print_notice(line)
+        unknown = unknown if unknown.tokens else None
     if output.as_json:
         report = {} if history is None else {"ingest": with_unknown(history.record()["report"], unknown)}
         print_json(manifest.record() | report)
@@ -88,7 +96,13 @@ def execute(
         shards = counted(len(manifest.shards), "shard")
         columns = f"{manifest.vocabulary.words:,} columns"
         print(f"{corpus}: {manifest.documents:,} vectors of {columns}, {shards}")
-        _print_constant_columns(corpus, manifest.vectors.constant)
+        constant = manifest.vectors.constant
+        if constant:
+            words = Corpus(corpus).vocabulary.words
+            shown = ", ".join(words[column] for column in constant[:MAX_NAMED_COLUMNS])
+            rest = len(constant) - MAX_NAMED_COLUMNS
+            more = f" and {rest} more" if rest > 0 else ""
+            print(f"the same in all vectors: {shown}{more} ({counted(len(constant), 'column')}, kept)")
         if history is not None:
             print_report(history.report, "vector")
         return
@@ -99,37 +113,3 @@ def execute(
     print_unknown(unknown)
     if history is not None:
         print_report(history.report)
-
-
-def _unknown_of(
-    like: str | None, vocabulary: object, history: ingest_record.History | None
-) -> new_texts.UnknownWords | None:
-    """Return the unknown words under ``--vocabulary`` or ``--like``; with the latter, warn if there are many."""
-    from collapsium.pipeline.corpora import new_texts
-    from collapsium.storage.readers import open as readers
-
-    has_vocabulary = history is not None and vocabulary is not None and history.kind in readers.TEXTS
-    if history is None or (like is None and not has_vocabulary):
-        return None
-    unknown = new_texts.UnknownWords.of([history.report])
-    if like is not None:
-        from collapsium.pipeline.corpora import recorded_reading
-
-        recorded = recorded_reading.recorded_reading(like)
-        from collapsium.pipeline.corpora import new_texts
-
-        for line in (new_texts.notice_of(recorded, history), new_texts.warning_of(recorded, unknown)):
-            if line is not None:
-                print_notice(line)
-    return unknown if unknown.tokens else None
-
-
-def _print_constant_columns(folder: str, constant: tuple[int, ...]) -> None:
-    """Print the names of the columns that have the same value in all vectors."""
-    if not constant:
-        return
-    words = Corpus(folder).vocabulary.words
-    named = ", ".join(words[column] for column in constant[:MAX_NAMED_COLUMNS])
-    rest = len(constant) - MAX_NAMED_COLUMNS
-    more = f" and {rest} more" if rest > 0 else ""
-    print(f"the same in all vectors: {named}{more} ({counted(len(constant), 'column')}, kept)")

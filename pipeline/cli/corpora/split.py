@@ -17,9 +17,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, argument, named_options, print_json
 from collapsium.pipeline.corpora.options import SplitOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
@@ -53,20 +51,15 @@ def execute(
     for folder in folders.values():
         manifest = Corpus(folder).manifest
         if options.drop_labels is not None:
-            print(f"{folder}: {_labels(Corpus(folder))} in {counted(manifest.documents, manifest.holds[:-1])}")
+            from collapsium.storage.building import label_split
+
+            counts = label_split.summary(Corpus(folder))
+            parts = [counted(sum(count["labels"] for count in counts.get("labels", {}).values()), "label")]
+            parts += [f"{count['documents']:,} of {name}" for name, count in counts.get("covariates", {}).items()]
+            print(f"{folder}: {', '.join(parts)} in {counted(manifest.documents, manifest.holds[:-1])}")
         elif manifest.vectors is not None:
             print(f"{folder}: {manifest.documents:,} vectors")
         elif options.documents or options.folds:
             print(f"{folder}: {manifest.tokens:,} tokens in {manifest.documents:,} documents")
         else:
             print(f"{folder}: {manifest.tokens:,} tokens")
-
-
-def _labels(corpus: Corpus) -> str:
-    """Return the numbers of labels and covariates of a corpus, as text."""
-    from collapsium.storage.building import label_split
-
-    counts = label_split.summary(corpus)
-    numbers = {name: count["documents"] for name, count in counts.get("covariates", {}).items()}
-    parts = [counted(sum(count["labels"] for count in counts.get("labels", {}).values()), "label")]
-    return ", ".join([*parts, *(f"{count:,} of {name}" for name, count in numbers.items())])

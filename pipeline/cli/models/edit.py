@@ -16,9 +16,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, in_flags, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, argument, in_flags, named_options, print_json
 from collapsium.pipeline.engine.edit_options import EditOptions
 from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.options import OverwriteOptions

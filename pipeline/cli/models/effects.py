@@ -45,16 +45,14 @@ rows with topic, words, term, estimate, se, low, high, p (unadjusted) and p_adju
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
-from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, UsageError, argument, in_flags, named_options, print_json
 from collapsium.pipeline.engine.edit_options import names_by_topic
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
@@ -139,32 +137,30 @@ def execute(
     figure: PictureOptions,
 ) -> None:
     """Print a table of estimates, and draw them."""
-    _check_picture(figure)
+    # A picture that could not be written is refused before any work is done.
     if figure.picture is not None:
         from collapsium.pipeline.reporting.plots import effects as plots
+        from collapsium.pipeline.reporting.plots.style import picture_kind
+
+        picture_kind(figure.picture, "picture")
+        if not figure.overwrite:
+            require_free(figure.picture)
+    elif named_options(figure):
+        raise UsageError(f"{flag_of(next(iter(named_options(figure))))} requires --picture")
+    execution = {**named_options(scheduling), "tls": certificates.tls}
     if words.over is not None or words.strength is not None:
-        followed = _followed(run, words, named_options(options, posterior, tables, formula), scheduling, certificates)
-        if figure.picture is not None:
-            plots.write_words(followed, figure.picture, title=figure.title, names=figure.names)
-        _print_words_over(followed, output.as_json)
+        named = named_options(options, posterior, tables, formula)
+        _require_only(named, ("corpus",), "--over")
+        _follow_words(run, words, {**named, **execution}, figure, output.as_json)
         return
     if formula.formula is None:
         raise UsageError("--formula is required, such as --formula '~ party'")
     if words.words is not None:
         if run is None:
             raise UsageError("--words requires a RUN")
-        sides = _sides(options.contrast)
-        compared = _compared(
-            run,
-            words.words,
-            formula.formula,
-            named_options(options, posterior, tables) | sides,
-            scheduling,
-            certificates,
-        )
-        if figure.picture is not None:
-            plots.write_words(compared, figure.picture, title=figure.title, names=figure.names)
-        _print_words(compared, output.as_json)
+        named = named_options(options, posterior, tables)
+        _require_only(named, ("contrast", "corpus"), "--words")
+        _compare_words(run, words.words, formula.formula, {**named, **execution}, figure, output.as_json)
         return
     if (run is None) != (tables.proportions is not None and tables.data is not None):
         raise UsageError("expected either a RUN, or --proportions and --data")
@@ -174,98 +170,44 @@ def execute(
             raise UsageError(f"{flag_of(unused)} requires a RUN")
         estimates = pipeline.table_effects(tables.proportions, tables.data, formula.formula, **named_options(options))
     else:
-        named = named_options(options, posterior, scheduling)
+        named = named_options(options, posterior)
         with counting("estimating", "read") as progress:
-            estimates = pipeline.effects(run, formula.formula, **named, tls=certificates.tls, progress=progress)
+            estimates = pipeline.effects(run, formula.formula, **named, **execution, progress=progress)
     if figure.picture is not None:
         plots.write_effects(estimates, figure.picture, title=figure.title, names=figure.names)
     if output.as_json:
-        _print_json(estimates, formula.formula)
+        names = ("kind", "errors", "documents", "clusters")
+        facts = {"formula": formula.formula, **{name: getattr(estimates, name) for name in names}}
+        print_json({**facts, "rows": estimates.records(), "notes": estimates.notes})
         return
     _print(estimates, options.level)
     if figure.picture is not None:
         print(f"{figure.picture}: estimates with intervals")
 
 
-def _check_picture(figure: PictureOptions) -> None:
-    """Refuse a picture that could not be written, before any work is done."""
-    if figure.picture is None:
-        unused = next(iter(named_options(figure)), None)
-        if unused is not None:
-            raise UsageError(f"{flag_of(unused)} requires --picture")
-        return
-    from collapsium.pipeline.reporting.plots.style import picture_kind
-
-    picture_kind(figure.picture, "picture")
-    if not figure.overwrite:
-        require_free(figure.picture)
-
-
-def _print_json(estimates: pipeline.Effects, formula: str) -> None:
-    """Print the estimates as JSON."""
-    print_json(
-        {
-            "formula": formula,
-            "kind": estimates.kind,
-            "errors": estimates.errors,
-            "documents": estimates.documents,
-            "clusters": estimates.clusters,
-            "rows": estimates.records(),
-            "notes": estimates.notes,
-        }
-    )
-
-
-def _followed(
-    run: str | None,
-    words: WordsOptions,
-    named: dict[str, Any],
-    scheduling: SchedulerOptions,
-    certificates: CertificateOptions,
-) -> pipeline.WordsOver:
-    """Follow the words of a topic over time."""
-    unused = next((name for name in named if name != "corpus"), None)
-    if unused is not None or run is None or words.words is None or words.over is None:
-        needed = "--strength requires --over" if words.over is None else "--over requires a RUN and --words"
-        raise UsageError(needed if unused is None else f"{flag_of(unused)} does not apply to --over")
-    if words.strength is not None:
-        named["strength"] = words.strength
-    with counting("following", "read") as progress:
-        named |= {**named_options(scheduling), "tls": certificates.tls, "progress": progress}
-        return pipeline.words_over(run, words.words, words.over, **named)
-
-
-def _compared(
-    run: str,
-    topic: int,
-    formula: str,
-    named: dict[str, Any],
-    scheduling: SchedulerOptions,
-    certificates: CertificateOptions,
-) -> pipeline.GroupWords:
-    """Compare the words of groups."""
-    unused = next((name for name in named if name not in ("contrast", "corpus")), None)
+def _require_only(named: Mapping[str, object], applicable: Sequence[str], flag: str) -> None:
+    unused = next((name for name in named if name not in applicable), None)
     if unused is not None:
-        raise UsageError(f"{flag_of(unused)} does not apply to --words")
-    with counting("comparing", "read") as progress:
-        named |= {**named_options(scheduling), "tls": certificates.tls, "progress": progress}
-        return pipeline.words_by(run, topic, _field(formula), **named)
+        raise UsageError(f"{flag_of(unused)} does not apply to {flag}")
 
 
-def _field(formula: str) -> str:
-    """Return the only field of a formula."""
-    return formula.strip().removeprefix("~").strip().strip("`")
-
-
-def _sides(contrasts: Sequence[str]) -> dict[str, object]:
-    """Return the two groups of a contrast, such as ``party=R,D``."""
+def _compare_words(
+    run: str, topic: int, formula: str, named: dict[str, Any], figure: PictureOptions, as_json: bool
+) -> None:
+    """Print the words of each group, and draw them."""
+    contrasts = named.pop("contrast", ())
     if len(contrasts) > 1:
         raise UsageError("--words takes one --contrast")
-    return {"contrast": contrasts[0].rpartition("=")[2].split(",")} if contrasts else {}
+    if contrasts:
+        # The two groups of a contrast such as ``party=R,D``
+        named["contrast"] = contrasts[0].rpartition("=")[2].split(",")
+    field = formula.strip().removeprefix("~").strip().strip("`")
+    with counting("comparing", "read") as progress:
+        compared = pipeline.words_by(run, topic, field, **named, progress=progress)
+    if figure.picture is not None:
+        from collapsium.pipeline.reporting.plots.effects import write_words
 
-
-def _print_words(compared: pipeline.GroupWords, as_json: bool) -> None:
-    """Print the words of each group."""
+        write_words(compared, figure.picture, title=figure.title, names=figure.names)
     rows = compared.records()
     if as_json:
         names = {"topic": compared.topic, "field": compared.field, "documents": compared.documents}
@@ -281,8 +223,20 @@ def _print_words(compared: pipeline.GroupWords, as_json: bool) -> None:
                 print(f"  {figures}  {plain(str(row['word']))}")
 
 
-def _print_words_over(followed: pipeline.WordsOver, as_json: bool) -> None:
-    """Print the words of each period, and those that rise and fall."""
+def _follow_words(
+    run: str | None, words: WordsOptions, named: dict[str, Any], figure: PictureOptions, as_json: bool
+) -> None:
+    """Print the words of each period, and those that rise and fall, and draw them."""
+    if run is None or words.words is None or words.over is None:
+        needed = "--strength requires --over" if words.over is None else "--over requires a RUN and --words"
+        raise UsageError(needed)
+    named |= {} if words.strength is None else {"strength": words.strength}
+    with counting("following", "read") as progress:
+        followed = pipeline.words_over(run, words.words, words.over, **named, progress=progress)
+    if figure.picture is not None:
+        from collapsium.pipeline.reporting.plots.effects import write_words
+
+        write_words(followed, figure.picture, title=figure.title, names=figure.names)
     [topic], [strength], [gain] = followed.topics.tolist(), followed.strength.tolist(), followed.gain.tolist()
     rows, changes = followed.records(), followed.changes()
     if as_json:
@@ -293,8 +247,8 @@ def _print_words_over(followed: pipeline.WordsOver, as_json: bool) -> None:
     print(plain(f"topic {topic}: {followed.names[0]}"))
     width = max(map(len, followed.periods))
     for period, documents in zip(followed.periods, followed.documents.tolist(), strict=True):
-        words = " ".join(str(row["word"]) for row in rows if row["period"] == period)
-        print(plain(f"  {period:>{width}} {documents:>9,}  {words}"))
+        shown = " ".join(str(row["word"]) for row in rows if row["period"] == period)
+        print(plain(f"  {period:>{width}} {documents:>9,}  {shown}"))
     print(f"  {'change':>7} {'first':>8} {'last':>8} {'peak':>{width}}  word")
     for row in changes:
         shares = f"{row['change']:7.2f} {row['first']:8.2%} {row['last']:8.2%}"

@@ -37,9 +37,16 @@ from typing import TYPE_CHECKING, Annotated
 from collapsium import pipeline
 from collapsium.pipeline.analysis.metrics.catalogue import listing
 from collapsium.pipeline.analysis.options import CoherenceOptions, EvaluateOptions, MetricOptions
-from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
-from collapsium.pipeline.cli.options import JsonOptions, print_notice, with_unknown
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import (
+    JsonOptions,
+    UsageError,
+    argument,
+    in_flags,
+    named_options,
+    print_json,
+    print_notice,
+    with_unknown,
+)
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
@@ -68,17 +75,21 @@ def execute(
 ) -> None:
     """Print the score, the coherence, or both."""
     counted_in, metrics = counting_in.coherence, measuring.metrics
-    _require_documents(options, counted_in, metrics)
+    has_documents = options.heldout is not None or options.unseen is not None
+    if not has_documents and counted_in is None and not metrics:
+        raise UsageError("one of the arguments --heldout --unseen --coherence --metrics is required")
+    if not has_documents and (options.given_labels or options.field):
+        raise UsageError("--given-labels and --field require --unseen")
     unused = next((name for name in named_options(measuring) if name != "metrics"), None)
     if unused is not None and not metrics:
         raise UsageError(f"{flag_of(unused)} requires --metrics")
-    if "seed" in named_options(options) and not _source_count(options) and not metrics:
+    if "seed" in named_options(options) and not has_documents and not metrics:
         raise UsageError("--seed requires --unseen or --metrics")
     execution = {**named_options(scheduling), "tls": certificates.tls}
     read = named_options(reading)
     record: dict[str, object] = {}
     lines: list[str] = []
-    if _source_count(options):
+    if has_documents:
         score = pipeline.evaluate(run, **named_options(options), notice=print_notice, **execution, **read)
         record.update(with_unknown(_without_empty(asdict(score)), getattr(score, "unknown", None)))
         lines += _lines(score)
@@ -101,31 +112,14 @@ def execute(
                 run, **named, notice=lambda line: print_notice(in_flags(line)), progress=progress
             )
         record["metrics"] = {name: _without_empty(asdict(result)) for name, result in measured.items()}
-        lines += [line for result in measured.values() for line in _metric_lines(result)]
+        for result in measured.values():
+            lines.append(f"{result.name:19} {result.value:.4f}")
+            lines += [f"member     {member.member}: {member.value:.4f}" for member in result.members]
+            lines += [f"defined as {result.definition}", f"source     {result.source}"]
     if output.as_json:
         print_json(record)
         return
     print("\n".join(lines))
-
-
-def _metric_lines(measured: pipeline.Measurement) -> list[str]:
-    """Return the lines that are printed of a metric."""
-    lines = [f"{measured.name:19} {measured.value:.4f}"]
-    lines += [f"member     {member.member}: {member.value:.4f}" for member in measured.members]
-    return [*lines, f"defined as {measured.definition}", f"source     {measured.source}"]
-
-
-def _source_count(options: EvaluateOptions) -> int:
-    """Return the number of options that name documents to score."""
-    return sum(source is not None for source in (options.heldout, options.unseen))
-
-
-def _require_documents(options: EvaluateOptions, counted_in: object, metrics: tuple[str, ...]) -> None:
-    """Refuse a command line without documents, or with options that need other documents."""
-    if not _source_count(options) and counted_in is None and not metrics:
-        raise UsageError("one of the arguments --heldout --unseen --coherence --metrics is required")
-    if not _source_count(options) and (options.given_labels or options.field):
-        raise UsageError("--given-labels and --field require --unseen")
 
 
 def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
@@ -134,15 +128,12 @@ def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
         lines = [f"error      {score.reconstruction_error:.4f}, mean of |t - t^|^2"]
         lines += [f"vectors    {score.documents:,}"]
         lines += [f"member     {member.member}: {member.reconstruction_error:.4f}" for member in score.members]
-    else:
-        lines = [f"score      {score.score:.4f} nats per token", f"perplexity {score.perplexity:.2f}"]
-        lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
-        lines += [f"member     {member.member}: {member.score:.4f}" for member in score.members]
+        return [*lines, f"defined as {score.definition}"]
+    lines = [f"score      {score.score:.4f} nats per token", f"perplexity {score.perplexity:.2f}"]
+    lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
+    lines += [f"member     {member.member}: {member.score:.4f}" for member in score.members]
     lines.append(f"defined as {score.definition}")
-    if not isinstance(score, pipeline.Reconstruction) and score.unknown is not None:
-        lines.append(f"unknown    {score.unknown.text()}")
-    if isinstance(score, pipeline.Reconstruction):
-        return lines
+    lines += [] if score.unknown is None else [f"unknown    {score.unknown.text()}"]
     by_labels = score.given_labels
     if by_labels is not None:
         lines += [f"score      {by_labels.score:.4f} nats per token, given labels"]
@@ -182,13 +173,8 @@ def _record(coherence: pipeline.Coherence) -> dict[str, object]:
     """Return a coherence for JSON, with null for topics that are left out."""
     values = zip(coherence.topics.tolist(), coherence.topic_npmi.tolist(), strict=True)
     topics = [{"id": number, "npmi": None if math.isnan(value) else value} for number, value in values]
-    return {
-        "npmi": coherence.npmi,
-        "diversity": coherence.diversity,
-        "topics": topics,
-        "documents": coherence.documents,
-        "definition": coherence.definition,
-    }
+    means = {"npmi": coherence.npmi, "diversity": coherence.diversity}
+    return {**means, "topics": topics, "documents": coherence.documents, "definition": coherence.definition}
 
 
 EPILOG = f"""{in_flags(listing())}

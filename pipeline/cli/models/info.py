@@ -7,9 +7,7 @@ from collections.abc import Callable
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, argument, print_json
 from collapsium.pipeline.formatting import counted, plain
 from collapsium.storage.data_types import JsonObject
 

@@ -33,9 +33,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
-from collapsium.pipeline.cli.options import SharesJsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import SharesJsonOptions, UsageError, argument, in_flags, named_options, print_json
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.options import OverwriteOptions
 from collapsium.pipeline.reporting.options import (

@@ -18,9 +18,16 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import TEXTS, JsonOptions, print_notice, print_unknown, with_unknown
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import (
+    TEXTS,
+    JsonOptions,
+    argument,
+    named_options,
+    print_json,
+    print_notice,
+    print_unknown,
+    with_unknown,
+)
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain

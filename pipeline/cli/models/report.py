@@ -21,9 +21,7 @@ from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import EffectOptions
-from collapsium.pipeline.cli.command import argument, in_flags, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, argument, in_flags, named_options, print_json
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.rank_options import RankOptions

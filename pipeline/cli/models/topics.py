@@ -48,15 +48,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from collapsium import pipeline
 from collapsium.pipeline.analysis.labels.lift import MIN_OVERALL
 from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, TopicOptions
-from collapsium.pipeline.cli.command import UsageError, argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, UsageError, argument, named_options, print_json
 from collapsium.pipeline.formatting import plain, times
 from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.monitoring.console import counting
@@ -66,19 +63,12 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError
 from collapsium.storage.printable import guarded_note
 
-
-@dataclass(frozen=True)
-class PrintedTopics:
-    """Default extent of the output."""
-
-    words: int = 10  # Words of a topic in lists
-    words_in_pictures: int = 5  # Words of a node in pictures
-    topics_of_label: int = 5  # Topics of each label, those that it raises most
-    min_expected: float = 0.001  # Smallest expected proportion that is printed
-    min_share: float = 5e-6  # Smallest share of the tokens that is printed: smaller ones would be 0.000%
-
-
-PRINTED = PrintedTopics()
+# Default extent of the output
+WORDS = 10  # Words of a topic in lists
+PICTURE_WORDS = 5  # Words of a node in pictures
+TOPICS_PER_LABEL = 5  # Those that the label raises most
+MIN_EXPECTED = 0.001  # Smallest expected proportion that is printed
+MIN_SHARE = 5e-6  # Smallest share of the tokens that is printed: smaller ones would be 0.000%
 EPILOG = """examples:
   collapsium topics RUN
   collapsium topics RUN --rank-by frex --words 8
@@ -108,7 +98,7 @@ def execute(
     from collapsium.pipeline.reporting import trees
     from collapsium.pipeline.reporting.plots.tree import check_files, write_files
 
-    words, namer = options.words, options.name
+    words, namer, count = options.words, options.name, WORDS if options.words is None else options.words
     if namer is None and named_options(naming):
         raise UsageError("--texts requires --name")
     folding = dict(folds)
@@ -122,54 +112,36 @@ def execute(
                 "--name, --rank-by, --rank-weight, --picture, --graphml, --min-share and --levels cannot be combined "
                 "with --given or --labels"
             )
-        shown = PRINTED.words if words is None else words
-        _print_labelled(run, labels, shown, as_json=output.as_json, overwrite=replacing.overwrite)
+        _print_labelled(run, labels, count, as_json=output.as_json, overwrite=replacing.overwrite)
         return
     check_files(files.picture, files.graphml, **named_options(replacing))
     trees.check_folding(**folding)
     if namer is not None:
-        _name(run, namer, named_options(naming, ranking))
-    entries = pipeline.topics(run, PRINTED.words if words is None else words, **named_options(ranking))
+
+        def warn(line: str) -> None:
+            print(f"collapsium: warning: {plain(line)}", file=sys.stderr)
+
+        with counting("naming") as progress:
+            pipeline.name_topics(run, namer, **named_options(naming, ranking), notice=warn, progress=progress)
+    entries = pipeline.topics(run, count, **named_options(ranking))
     for name, value in named_options(folds).items():
         if any(topic.level is None for topic in entries):
             raise OptionError(f"`{name}` {value}: the family's topics are not a tree; leave the option out")
-    title, count = f"{run}: {len(entries):,} nodes", len(entries)
-    drawn = PRINTED.words_in_pictures if words is None else words
-    write_files(entries, files.picture, files.graphml, title=title, words=drawn, **folding)
+    nodes, drawn = f"{len(entries):,} nodes", PICTURE_WORDS if words is None else words
+    write_files(entries, files.picture, files.graphml, title=f"{run}: {nodes}", words=drawn, **folding)
     if named_options(folds):
         entries = trees.fold(entries, **folding)
     if output.as_json:
         several = any(topic.stability is not None for topic in entries)
-        print_json(_records(entries, several))
+        records = {topic.id: _record(topic, several) for topic in entries if not isinstance(topic, trees.FoldedNodes)}
+        for topic in entries:
+            if isinstance(topic, trees.FoldedNodes):
+                records[topic.id]["folded"] = {"nodes": topic.count, "below": topic.below}
+        print_json(list(records.values()))
         return
-    _print_flat(run, entries)
+    _print(run, entries)
     for path in [*files.picture, *([] if files.graphml is None else [files.graphml])]:
-        print(f"{path}: a tree of {count:,} nodes")
-
-
-def _print_flat(run: str, entries: Sequence[pipeline.Topic]) -> None:
-    """Print the topics, the number of topics that are not shown, and the family's remark on their number."""
-    from collapsium.pipeline.models import model as models
-
-    shown = [topic for topic in entries if topic.level is not None or topic.share >= PRINTED.min_share]
-    _print(shown or entries)
-    model = models.Model(run)
-    limit = model.record.options.get("topics")
-    if "topics" in model.figures() and isinstance(limit, int) and 0 < len(shown) < limit:
-        print(f"and {limit - len(shown):,} of at most {limit:,} topics, with no tokens or next to none")
-    remark = model.remark()
-    if remark is not None:
-        print(remark)
-
-
-def _name(run: str, namer: str, options: dict[str, Any]) -> None:
-    """Name the topics, with a warning for each that the namer fails to name."""
-
-    def warn(line: str) -> None:
-        print(f"collapsium: warning: {plain(line)}", file=sys.stderr)
-
-    with counting("naming") as progress:
-        pipeline.name_topics(run, namer, **options, notice=warn, progress=progress)
+        print(f"{path}: a tree of {nodes}")
 
 
 def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: bool, overwrite: bool) -> None:
@@ -180,8 +152,14 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
         expected = pipeline.expected_topics(run, expected_topics.named_labels(run, options.given), words)
         if as_json:
             print_json([{**_record(topic.topic, False), "expected": topic.expected} for topic in expected])
-        else:
-            _print_expected(expected)
+            return
+        print(f"{'id':>5} {'expected':>8} {'share':>8}  words")
+        for row in expected:
+            if row.expected >= MIN_EXPECTED:
+                print(f"{row.topic.id:5d} {row.expected:8.3%} {row.topic.share:8.3%}  {_words_of(row.topic)}")
+        rest = [row.expected for row in expected if row.expected < MIN_EXPECTED]
+        if rest:
+            print(f"and {len(rest):,} below {MIN_EXPECTED:.1%}, {sum(rest):.3%} in total")
         return
     table = pipeline.label_topics(run, words)
     guarded = 0 if options.csv is None else expected_topics.write_weights(table, options.csv, overwrite=overwrite)
@@ -193,7 +171,16 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
                 label["expected"] = expected_row
         print_json({"topics": [_record(topic, False) for topic in table.topics], "labels": labels})
         return
-    _print_labels(table)
+    for number, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
+        print(f"{plain(title)}  ({count:,} documents)")
+        for column in table.foremost(number, TOPICS_PER_LABEL):
+            topic = table.topics[column]
+            if table.expected is None:
+                figures = f"{table.weights[number, column]:+8.3f}"
+            else:
+                lift = times(float(table.expected[number, column]) / max(topic.share, MIN_OVERALL))
+                figures = f"{table.expected[number, column]:8.3%} {'×' + lift:>6}"
+            print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
     if options.csv is not None:
         print(f"{options.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
         for note in guarded_note(guarded):
@@ -203,31 +190,6 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
 def _words_of(topic: pipeline.Topic) -> str:
     """Return a topic's title, if it has one, and its words."""
     return plain(" ".join(([] if topic.title is None else [f"{topic.title}:"]) + topic.names))
-
-
-def _print_expected(topics: Sequence[pipeline.ExpectedTopic]) -> None:
-    """Print a line for each topic."""
-    print(f"{'id':>5} {'expected':>8} {'share':>8}  words")
-    for topic in topics:
-        if topic.expected >= PRINTED.min_expected:
-            print(f"{topic.topic.id:5d} {topic.expected:8.3%} {topic.topic.share:8.3%}  {_words_of(topic.topic)}")
-    rest = [topic.expected for topic in topics if topic.expected < PRINTED.min_expected]
-    if rest:
-        print(f"and {len(rest):,} below {PRINTED.min_expected:.1%}, {sum(rest):.3%} in total")
-
-
-def _print_labels(table: pipeline.LabelTopics) -> None:
-    """Print a line for each label, followed by the topics that it raises most."""
-    for label, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
-        print(f"{plain(title)}  ({count:,} documents)")
-        for column in table.foremost(label, PRINTED.topics_of_label):
-            topic = table.topics[column]
-            if table.expected is None:
-                figures = f"{table.weights[label, column]:+8.3f}"
-            else:
-                lift = times(float(table.expected[label, column]) / max(topic.share, MIN_OVERALL))
-                figures = f"{table.expected[label, column]:8.3%} {'×' + lift:>6}"
-            print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
 
 
 def _record(topic: pipeline.Topic, several: bool) -> JsonObject:
@@ -245,21 +207,13 @@ def _record(topic: pipeline.Topic, several: bool) -> JsonObject:
     }
 
 
-def _records(entries: Sequence[pipeline.Topic], several: bool) -> list[JsonObject]:
-    """Return topics for JSON; folded nodes are counted at the node above them."""
+def _print(run: str, entries: Sequence[pipeline.Topic]) -> None:
+    """Print a line for each topic, the number of topics that are not shown, and the family's remark on their number."""
+    from collapsium.pipeline.models import model as models
     from collapsium.pipeline.reporting import trees
 
-    records = {topic.id: _record(topic, several) for topic in entries if not isinstance(topic, trees.FoldedNodes)}
-    for topic in entries:
-        if isinstance(topic, trees.FoldedNodes):
-            records[topic.id]["folded"] = {"nodes": topic.count, "below": topic.below}
-    return list(records.values())
-
-
-def _print(entries: Sequence[pipeline.Topic]) -> None:
-    """Print a line for each topic; above a tree, the names of the columns."""
-    from collapsium.pipeline.reporting import trees
-
+    shown = [topic for topic in entries if topic.level is not None or topic.share >= MIN_SHARE]
+    entries = shown or entries
     several, joined = (any(getattr(entry, name) is not None for entry in entries) for name in ("stability", "support"))
     if joined:
         print(f"{'id':>5} {'share':>8} stable  in  words")
@@ -273,3 +227,10 @@ def _print(entries: Sequence[pipeline.Topic]) -> None:
             print(f"{'':5} {'':8}{below}{stable}  {indent}{topic.label}")
             continue
         print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_words_of(topic)}")
+    model = models.Model(run)
+    limit = model.record.options.get("topics")
+    if "topics" in model.figures() and isinstance(limit, int) and 0 < len(shown) < limit:
+        print(f"and {limit - len(shown):,} of at most {limit:,} topics, with no tokens or next to none")
+    remark = model.remark()
+    if remark is not None:
+        print(remark)

@@ -12,9 +12,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, argument, print_json
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import counting
 

@@ -22,17 +22,22 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, named_options
-from collapsium.pipeline.cli.options import LineJsonOptions, LogOptions, QuietOptions
-from collapsium.pipeline.cli.output import LAYOUT, print_error
-from collapsium.pipeline.monitoring.console import LogLines, RunView
+from collapsium.pipeline.cli.command import (
+    MAX_WIDTH,
+    LineJsonOptions,
+    LogOptions,
+    QuietOptions,
+    argument,
+    named_options,
+    print_error,
+)
+from collapsium.pipeline.monitoring.console import RunView
 from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.workflows.batch.job_file import BatchOptions
 from collapsium.storage.errors import CollapsiumError, LockedError, TakenOverError
@@ -78,10 +83,21 @@ def execute(
     job_file.read_job(job)
     form = log.log_format
     view = RunView(form=form)
-    warnings, steps = partial(_log_warning, view.log), partial(_log_step, view.log)
-    sinks: list[Callable[[Event], None]] = [warnings] if silence.quiet else [warnings, view, steps]
+
+    def log_step(event: Event) -> None:
+        if event["event"] == "warning":
+            view.log.write(event["text"], "warning", event="warning")
+        elif silence.quiet:
+            return
+        elif event["event"] == "added":
+            view.log.write(event["text"], **{name: value for name, value in event.items() if name != "text"})
+        elif event["event"] == "step" and not event["done"]:
+            numbered = event["version"] and event["step"] not in ("ingest", "append")
+            text = f"{event['step']} (version {event['version']})" if numbered else event["step"]
+            view.log.write(text, event="step", step=event["step"], version=event["version"])
+
     try:
-        outcome = pipeline.batch(job, **named_options(options), sinks=sinks)
+        outcome = pipeline.batch(job, **named_options(options), sinks=[log_step] if silence.quiet else [view, log_step])
     except TakenOverError as error:
         _print_record(output, job, {"outcome": "taken-over", "error": str(error)})
         raise
@@ -106,22 +122,6 @@ def _print_record(output: LineJsonOptions, job: str, record: Mapping[str, object
     """Print an outcome as a line of JSON, with --json."""
     if output.as_json:
         print(json_text({**record, "job": job}), flush=True)
-
-
-def _log_warning(log: LogLines, event: Event) -> None:
-    if event["event"] == "warning":
-        log.write(event["text"], "warning", event="warning")
-
-
-def _log_step(log: LogLines, event: Event) -> None:
-    """Log the start of a step, and the numbers of added documents."""
-    if event["event"] == "added":
-        log.write(event["text"], **{name: value for name, value in event.items() if name != "text"})
-    if event["event"] == "step" and not event["done"]:
-        version = (
-            f" (version {event['version']})" if event["version"] and event["step"] not in ("ingest", "append") else ""
-        )
-        log.write(f"{event['step']}{version}", event="step", step=event["step"], version=event["version"])
 
 
 def epilog() -> str:
@@ -151,5 +151,5 @@ def epilog() -> str:
 def _key_lines(key: str, text: str) -> list[str]:
     """Return the lines of a key: the key, and its description wrapped in a column beside it."""
     column = " " * 33
-    lines = textwrap.wrap(text, LAYOUT.widest, initial_indent=column, subsequent_indent=column)
+    lines = textwrap.wrap(text, MAX_WIDTH, initial_indent=column, subsequent_indent=column)
     return [f"    {key:28} {lines[0].lstrip()}", *lines[1:]]

@@ -13,9 +13,15 @@ import shlex
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import COMMAND_LINE, argument, named_options
-from collapsium.pipeline.cli.options import JsonOptions, LogOptions, QuietOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import (
+    COMMAND_LINE,
+    JsonOptions,
+    LogOptions,
+    QuietOptions,
+    argument,
+    named_options,
+    print_json,
+)
 from collapsium.pipeline.executors.schedulers import CertificateOptions, MemoryOptions, SchedulerOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import LogLines

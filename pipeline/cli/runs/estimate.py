@@ -13,10 +13,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument, in_flags
+from collapsium.pipeline.cli.command import JsonOptions, argument, in_flags, print_json
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import FitOptions
 from collapsium.pipeline.executors.schedulers import ExecutorOptions, LinkOptions
 

@@ -19,15 +19,23 @@ from typing import Annotated
 from pydantic import Field
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import UsageError, argument, in_flags, named_options
+from collapsium.pipeline.cli.command import (
+    CallbackOptions,
+    JsonOptions,
+    LogOptions,
+    QuietOptions,
+    UsageError,
+    argument,
+    in_flags,
+    named_options,
+    print_json,
+)
 from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
-from collapsium.pipeline.cli.options import CallbackOptions, JsonOptions, LogOptions, QuietOptions, callbacks_of
-from collapsium.pipeline.cli.output import print_json
 from collapsium.pipeline.engine.setup.limits import FitOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, ExecutorOptions
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.monitoring.console import RunView
-from collapsium.pipeline.monitoring.events import Event, Sink
+from collapsium.pipeline.monitoring.events import Event, Sink, guarded
 from collapsium.pipeline.options import Location, Options, OverwriteOptions, Value
 from collapsium.storage.runs.run import Run
 
@@ -79,7 +87,12 @@ def execute(
     resumed = resuming.resume
     if resumed is not None and replacing.overwrite:
         raise UsageError("--overwrite does not apply to --resume, which continues the run")
-    folder = _folder(corpus, out, resumed)
+    if resumed is not None and out is not None:
+        raise UsageError(f"--resume {resumed}: continues this run, so a second folder cannot be named; found {out}")
+    folder = out if resumed is None else resumed
+    missing = [name for name, path in (("CORPUS", corpus), ("RUN", folder)) if path is None]
+    if folder is None or (missing and resumed is None):
+        raise UsageError(f"the following arguments are required: {', '.join(missing)}")
     recorded = None if resumed is None else Run(resumed).record().get("family")
     request = gather(chosen, config.config, flags, (options, execution), recorded)
     named = {**request.options, "tls": certificates.tls}
@@ -88,7 +101,10 @@ def execute(
     events: list[Event] = []
     sinks: list[Sink] = [events.append]
     sinks += [] if output.quiet else [view]
-    sinks += callbacks_of(output, folder, view.notice)
+    callbacks = guarded(output.callback, view.notice)
+    for callback in callbacks:
+        callback({"event": "run", "iteration": 0, "elapsed": 0.0, "run": folder})
+    sinks += callbacks
     try:
         with request.named():
             if resumed is None:
@@ -103,18 +119,6 @@ def execute(
     finally:
         view.close()
     _print_outcome(folder, events, as_json=output.as_json)
-
-
-def _folder(corpus: str | None, out: str | None, resumed: str | None) -> str:
-    """Return the folder of the run; refuse missing arguments, and a second folder with ``--resume``."""
-    if resumed is None:
-        missing = [name for name, path in (("CORPUS", corpus), ("RUN", out)) if path is None]
-        if missing or out is None:
-            raise UsageError(f"the following arguments are required: {', '.join(missing)}")
-        return out
-    if out is not None:
-        raise UsageError(f"--resume {resumed}: continues this run, so a second folder cannot be named; found {out}")
-    return resumed
 
 
 def _print_how_to_resume(folder: str, events: Sequence[Event], notice: Callable[[str], None]) -> None:
@@ -135,63 +139,35 @@ def _print_outcome(folder: str, events: Sequence[Event], *, as_json: bool) -> No
     # A fit without events had ended before.
     had_ended = not events
     events = Run(folder).events() if had_ended else events
-    members = [event for event in events if event["event"] == "member"]
-    if members:
-        joined = next(
-            (event for event in reversed(events) if event["event"] == "iteration" and "member" not in event), None
-        )
-        end = next((event for event in reversed(events) if event["event"] == "end"), {})
-        _print_outcome_of_members(folder, members, end, joined, had_ended=had_ended, as_json=as_json)
-        return
-    last: Event = next((event for event in reversed(events) if event["event"] == "iteration"), {})
-    if as_json:
-        print_json({**last, "run": folder})
-        return
-    if had_ended:
-        _print_had_ended(folder)
-        return
-    score = f", score {last['score']:.4f} nats per held-out token" if "score" in last else ""
-    text = f"{counted(last['iteration'], 'iteration')} in {last['elapsed']:.1f} s{score}"
-    print(f"{folder}: {text}; see `collapsium topics {folder}`")
-
-
-def _print_had_ended(folder: str) -> None:
-    print(f"{folder}: the run has ended; continue it with more --iterations, or see `collapsium topics {folder}`")
-
-
-def _print_outcome_of_members(
-    folder: str,
-    members: Sequence[Event],
-    end: Event,
-    joined: Event | None,
-    *,
-    had_ended: bool,
-    as_json: bool,
-) -> None:
-    members = sorted(members, key=lambda event: int(event["member"]))
+    members = sorted((event for event in events if event["event"] == "member"), key=lambda event: int(event["member"]))
+    # In an ensemble, the iterations of no member are the consensus's.
+    iterations = (event for event in reversed(events) if event["event"] == "iteration")
+    last: Event = next((event for event in iterations if not members or "member" not in event), {})
+    end: Event = next((event for event in reversed(events) if event["event"] == "end"), {})
     best = {"best_member": end["best_member"]} if "best_member" in end else {}
-    if as_json:
+    scores = [member["score"] for member in members if "score" in member]
+    spread = f"{min(scores):.4f} to {max(scores):.4f} nats per held-out token" if scores else ""
+    if as_json and members:
         records = [{name: value for name, value in member.items() if name != "event"} for member in members]
-        consensus = {} if joined is None else {"consensus": joined}
+        consensus = {"consensus": last} if last else {}
         print_json({"run": folder, "elapsed": end.get("elapsed"), "members": records, **best, **consensus})
-        return
-    if had_ended:
-        _print_had_ended(folder)
-        return
-    if joined:
-        _print_consensus(folder, members, joined)
-        return
-    scores = [member["score"] for member in members if "score" in member]
-    text = f"{counted(len(members), 'member')} in {end.get('elapsed', 0.0):.1f} s"
-    text += f", scores {min(scores):.4f} to {max(scores):.4f} nats per held-out token" if scores else ""
-    print(f"{folder}: {text}; see `collapsium topics {folder}` and `collapsium evaluate {folder}`")
-    if best:
-        print(f"{folder}: kept member {best['best_member']}; it was chosen by its score, so that score is optimistic")
-
-
-def _print_consensus(folder: str, members: Sequence[Event], joined: Event) -> None:
-    """Print the outcome of an ensemble whose members were joined."""
-    scores = [member["score"] for member in members if "score" in member]
-    score = f", score {joined['score']:.4f}" if "score" in joined else ""
-    text = f"; the members' scores are {min(scores):.4f} to {max(scores):.4f} nats per held-out token" if scores else ""
-    print(f"{folder}: consensus of {counted(len(members), 'member')}{score}{text}; see `collapsium topics {folder}`")
+    elif as_json:
+        print_json({**last, "run": folder})
+    elif had_ended:
+        print(f"{folder}: the run has ended; continue it with more --iterations, or see `collapsium topics {folder}`")
+    elif not members:
+        score = f", score {last['score']:.4f} nats per held-out token" if "score" in last else ""
+        text = f"{counted(last['iteration'], 'iteration')} in {last['elapsed']:.1f} s{score}"
+        print(f"{folder}: {text}; see `collapsium topics {folder}`")
+    elif last:
+        score = f", score {last['score']:.4f}" if "score" in last else ""
+        text = f"{score}; the members' scores are {spread}" if scores else score
+        print(f"{folder}: consensus of {counted(len(members), 'member')}{text}; see `collapsium topics {folder}`")
+    else:
+        text = f"{counted(len(members), 'member')} in {end.get('elapsed', 0.0):.1f} s"
+        text += f", scores {spread}" if scores else ""
+        print(f"{folder}: {text}; see `collapsium topics {folder}` and `collapsium evaluate {folder}`")
+        if best:
+            print(
+                f"{folder}: kept member {best['best_member']}; it was chosen by its score, so that score is optimistic"
+            )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.cli.command import argument
-from collapsium.pipeline.cli.options import JsonOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, argument, print_json
 
 
 def execute(

@@ -12,16 +12,12 @@ seconds.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
 
-from collapsium.pipeline.cli.command import argument, in_flags
-from collapsium.pipeline.cli.options import JsonOptions, LogOptions
-from collapsium.pipeline.cli.output import print_json
+from collapsium.pipeline.cli.command import JsonOptions, LogOptions, argument, in_flags, print_json
 from collapsium.pipeline.monitoring.console import LogLines, RunView, print_status
-from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.follow import EVERY, follow, so_far
 from collapsium.pipeline.monitoring.run_status import RunStatus
 from collapsium.pipeline.options import Options, Value
@@ -59,9 +55,16 @@ def execute(
     if options.once or output.as_json:
         events, state = so_far(run)
         if output.as_json:
-            print_json(_record(run, events, state))
-            return
-        print_status(events, state, sys.stdout)
+            status = RunStatus()
+            for event in events:
+                status.add(event)
+            fit, planned = status.fit, status.planned
+            record = {"run": run, "state": state, "family": status.family, "iterations": planned, **fit.event}
+            record = {name: value for name, value in record.items() if name not in ("event", "top_words")}
+            left = None if status.ended else fit.left(planned)
+            print_json({**record, "left": left, "words": fit.words, "words_iteration": fit.words_at})
+        else:
+            print_status(events, state, sys.stdout)
         return
     views: list[RunView] = []
 
@@ -71,24 +74,9 @@ def execute(
         views[:] = [RunView(behind=True, form=form, spell=in_flags)]
         return views[0]
 
-    def notice(text: str) -> None:
-        LogLines(form=form).write(text)
-
     try:
+        notice = LogLines(form=form).write
         follow(run, view, idle_timeout=options.idle_timeout, every=options.every, notice=notice)
     finally:
         for shown in views:
             shown.close()
-
-
-def _record(run: str, events: Sequence[Event], state: str) -> dict[str, object]:
-    """Return the status of a run for JSON: its last iteration, state, options and top words."""
-    status = RunStatus()
-    for event in events:
-        status.add(event)
-    fit = status.fit
-    record = {"run": run, "state": state, "family": status.family, "iterations": status.planned, **fit.event}
-    for name in ("event", "top_words"):
-        record.pop(name, None)
-    left = None if status.ended else fit.left(status.planned)
-    return {**record, "left": left, "words": fit.words, "words_iteration": fit.words_at}

@@ -201,7 +201,12 @@ class _Batch:
         from collapsium.pipeline.workflows.batch import steps
 
         context, journal, worked = self._context, self._journal, False
-        steps.resolve_pending(context)
+        if journal.pending is not None:
+            # The files that were being read when the job was killed may be in the corpus.
+            if context.corpus is not None and context.corpus.manifest.digest != journal.pending["before"]:
+                journal.sources.update(journal.pending["sources"])
+            journal.pending = None
+            context.write()
         if journal.done and not journal.outcome and context.plan() == journal.plan:
             # The interrupted version is finished with the corpus of its start.
             worked = self._make()
@@ -213,10 +218,18 @@ class _Batch:
         # A model that caused an alarm may be accepted by now.
         elif journal.outcome == "alarm" and not self._worse():
             worked = self._make()
-        outcome = self._outcome(worked=worked)
-        if outcome.outcome != "alarm" or not worked:
+        outcome, command = self._outcome(worked=worked), list(context.job.alarm.command)
+        if outcome.outcome != "alarm" or not worked or not command:
             return outcome
-        self._alarm(outcome)
+        # The command reads the outcome as JSON from its standard input.
+        data = json.dumps(outcome.record()).encode()
+        try:
+            # The command is the job's own, and a list, so that no shell is involved.
+            process = subprocess.run(command, input=data, timeout=ALARM_SECONDS, check=False, capture_output=True)  # noqa: S603
+            if process.returncode:
+                context.warn(f"[alarm]: {command[0]} exited with code {process.returncode}")
+        except (OSError, subprocess.TimeoutExpired) as error:
+            context.warn(f"[alarm]: {command[0]} could not be run ({error})")
         return self._outcome(worked=True)
 
     def _begin(self, plan: str) -> None:
@@ -269,13 +282,17 @@ class _Batch:
         context, journal, corpus = self._context, self._journal, self._context.corpus
         current, new = context.versions.current(), journal.scores.get("new")
         previous = journal.scores.get("previous")
+        documents = 0 if corpus is None else corpus.manifest.documents
+        # Documents that the last version had
+        base, versions = journal.base, context.versions
+        before = versions.record(base).documents if base is not None and base in versions.numbers() else 0
         unknown = self._steps.unknown() if worked and corpus is not None else new_texts.UnknownWords()
         return Outcome(
             outcome=journal.outcome if worked or journal.outcome == "alarm" else "nothing-new",
             version=current,
             folder=context.versions.at(current).url if current is not None else context.versions.folder.url,
-            documents=0 if corpus is None else corpus.manifest.documents,
-            new_documents=self._new_documents() if worked else 0,
+            documents=documents,
+            new_documents=documents - before if worked else 0,
             tokens=0 if corpus is None else corpus.manifest.tokens,
             iterations=self._steps.iterations,
             score=None if new is None else new["score"],
@@ -290,23 +307,3 @@ class _Batch:
             notices=tuple(context.notices),
             seconds=time.monotonic() - self._began,
         )
-
-    def _new_documents(self) -> int:
-        """Return the number of documents that the last version did not have."""
-        versions, base, corpus = self._context.versions, self._journal.base, self._context.corpus
-        before = versions.record(base).documents if base in versions.numbers() and base is not None else 0
-        return (0 if corpus is None else corpus.manifest.documents) - before
-
-    def _alarm(self, outcome: Outcome) -> None:
-        """Run the job's alarm command, with the outcome as JSON on its standard input."""
-        command = list(self._context.job.alarm.command)
-        if not command:
-            return
-        data = json.dumps(outcome.record()).encode()
-        try:
-            # The command is the job's own, and a list, so that no shell is involved.
-            process = subprocess.run(command, input=data, timeout=ALARM_SECONDS, check=False, capture_output=True)  # noqa: S603
-            if process.returncode:
-                self._context.warn(f"[alarm]: {command[0]} exited with code {process.returncode}")
-        except (OSError, subprocess.TimeoutExpired) as error:
-            self._context.warn(f"[alarm]: {command[0]} could not be run ({error})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -288,7 +288,11 @@ def read_job(path: str | os.PathLike[str]) -> Job:
     keys_of(path)
     try:
         former = _former_names(tables)
-        expanded = {name: _expanded(_with_present_names(table, former), str(path)) for name, table in tables.items()}
+        present = {
+            name: {option_of(key, former): value for key, value in table.items()} if isinstance(table, dict) else table
+            for name, table in tables.items()
+        }
+        expanded = {name: _expanded(table, str(path)) for name, table in present.items()}
         # TOML has lists where options are tuples; a single string is a tuple of one.
         converted: dict[str, object] = dict(expanded)
         for name, key in (("ingest", "sources"), ("alarm", "command")):
@@ -341,13 +345,6 @@ def _former_names(tables: JsonObject) -> dict[str, str]:
     with contextlib.suppress(OptionError):
         former |= former_names_of(str(fit.get("family") if isinstance(fit, dict) else None))
     return former
-
-
-def _with_present_names(table: Json, former: Mapping[str, str]) -> Json:
-    """Return a table with the present names of options in place of former ones."""
-    if not isinstance(table, dict):
-        return table
-    return {option_of(key, former): value for key, value in table.items()}
 
 
 @contextlib.contextmanager
@@ -480,28 +477,20 @@ def _with_fit_files(job: Job, base: Path) -> Job:
 def _with_absolute_paths(job: Job, base: Path) -> Job:
     """Return a job with absolute paths."""
 
-    def absolute(path: str | None) -> str | None:
-        return _absolute(path, base)
-
     def table(model: Table, *names: str) -> Table:
-        return model.model_copy(update={name: absolute(getattr(model, name)) for name in names})
+        return model.model_copy(update={name: _absolute(getattr(model, name), base) for name in names})
 
     further = job.ingest.further
     for name in ("vocabulary", "like"):
         if isinstance(further.get(name), str):
-            further[name] = absolute(further[name])
+            further[name] = _absolute(further[name], base)
     if "stop_words" in further:
         from collapsium.storage.readers.texts import stopwords
 
         lists = names_of(further["stop_words"])
-        further["stop_words"] = [absolute(entry) if stopwords.is_file_name(entry) else entry for entry in lists]
-    ingest = IngestTable.model_construct(
-        **{
-            **job.ingest.model_dump(),
-            **further,
-            "sources": tuple(str(absolute(source)) for source in job.ingest.sources),
-        }
-    )
+        further["stop_words"] = [_absolute(entry, base) if stopwords.is_file_name(entry) else entry for entry in lists]
+    sources = tuple(str(_absolute(source, base)) for source in job.ingest.sources)
+    ingest = IngestTable.model_construct(**{**job.ingest.model_dump(), **further, "sources": sources})
     files = ["tls_ca", "tls_cert", "tls_key"]
     scheduler = job.cluster.scheduler
     # The file that `dask scheduler --scheduler-file` writes; a misspelled name stays as it is.

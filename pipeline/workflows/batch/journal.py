@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -166,7 +165,16 @@ def find_sources(
             folder = fs.isdir(name)
             root = re.split(r"[*?[]", path)[0] if wild else f"{name}/" if folder else name
             root = root.rpartition("/")[0]
-            for file in _files_in(fs, name) if folder else [name]:
+            files = [name]
+            if folder:
+                # Each Zarr array counts as one file.
+                inside = fs.find(name)
+                stores = sorted({file.rpartition("/")[0] for file in inside if file.rpartition("/")[2] in ZARR})
+                outer = [store for store in stores if not any(store.startswith(f"{other}/") for other in stores)]
+                files = sorted(
+                    {next((store for store in outer if file.startswith(f"{store}/")), file) for file in inside}
+                )
+            for file in files:
                 name_below = file[len(root) :].lstrip("/")
                 if not (wild or folder) or not any(part[:1] in ("_", ".") for part in name_below.split("/")):
                     below[file] = name_below
@@ -182,26 +190,15 @@ def find_sources(
     return sources
 
 
-def _files_in(fs: fsspec.AbstractFileSystem, folder: str) -> list[str]:
-    """Return the files of a folder, with each Zarr array as one file."""
-    files = sorted(fs.find(folder))
-    stores = sorted({file.rpartition("/")[0] for file in files if file.rpartition("/")[2] in ZARR})
-    outer = [store for store in stores if not any(store.startswith(f"{parent}/") for parent in stores)]
-    return sorted({next((store for store in outer if file.startswith(f"{store}/")), file) for file in files})
-
-
-def _described_array(fs: fsspec.AbstractFileSystem, path: str) -> Source:
-    """Return size, time and digest of a Zarr array, over all its files."""
-    described = {file[len(path) :]: _described(fs, file, None) for file in sorted(fs.find(path))}
-    changed = max((record["changed"] for record in described.values()), default="")
-    size = sum(record["size"] for record in described.values())
-    digest = hashlib.sha256("".join(f"{name} {record['sha256']}\n" for name, record in described.items()).encode())
-    return {"size": size, "changed": changed, "sha256": digest.hexdigest()}
-
-
 def _described(fs: fsspec.AbstractFileSystem, path: str, known: Source | None) -> Source:
+    """Return size, time and digest of a file; of a known one that has not changed, the known digest."""
     if fs.isdir(path):
-        return _described_array(fs, path)
+        # A Zarr array, over all its files
+        parts = {file[len(path) :]: _described(fs, file, None) for file in sorted(fs.find(path))}
+        changed = max((part["changed"] for part in parts.values()), default="")
+        total = hashlib.sha256("".join(f"{name} {part['sha256']}\n" for name, part in parts.items()).encode())
+        size = sum(part["size"] for part in parts.values())
+        return {"size": size, "changed": changed, "sha256": total.hexdigest()}
     info = fs.info(path)
     changed = next((str(info[name]) for name in ("mtime", "ETag", "LastModified", "created") if name in info), "")
     if known is not None and known["size"] == info["size"] and known["changed"] == changed and changed:
@@ -242,11 +239,6 @@ class JobContext:
         """Arguments of functions that choose the executor."""
         cluster = self.job.cluster
         return {"scheduler": cluster.scheduler, "workers": cluster.workers, "tls": self.job.tls}
-
-    def execution_for(self, function: Callable[..., object]) -> dict[str, object]:
-        """Return those arguments of `execution` that a function has."""
-        parameters = inspect.signature(function).parameters
-        return {name: value for name, value in self.execution.items() if name in parameters and value is not None}
 
     def plan(self) -> str:
         """Return the digest of the options and the corpus of the next version; empty without a corpus."""

@@ -15,8 +15,7 @@ from typing import cast
 from collapsium.pipeline.analysis.evaluate import Reconstruction, evaluate
 from collapsium.pipeline.analysis.infer import VersionColumns, infer_version
 from collapsium.pipeline.analysis.scoring import complete
-from collapsium.pipeline.corpora.additions import Addition
-from collapsium.pipeline.corpora.append import append_with_report
+from collapsium.pipeline.corpora.append import Addition, append_with_report
 from collapsium.pipeline.corpora.ingest import ingest
 from collapsium.pipeline.corpora.new_texts import UnknownWords, additions_of
 from collapsium.pipeline.corpora.recorded_reading import format_of
@@ -28,7 +27,7 @@ from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.topic_matching import lasting_ids
-from collapsium.pipeline.models.topics import topic_titles
+from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.reporting.page import report as page_report
 from collapsium.pipeline.workflows.batch.journal import (
     CYCLES,
@@ -64,17 +63,6 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family import Editable
 
 
-def resolve_pending(context: JobContext) -> None:
-    """Record whether the files that were being read when the job was killed are in the corpus."""
-    journal, corpus = context.journal, context.corpus
-    if journal.pending is None:
-        return
-    if corpus is not None and corpus.manifest.digest != journal.pending["before"]:
-        journal.sources.update(journal.pending["sources"])
-    journal.pending = None
-    context.write()
-
-
 def read_new_sources(context: JobContext) -> None:
     """Ingest all files into a new corpus, or append the new ones."""
     journal, corpus = context.journal, context.corpus
@@ -97,8 +85,7 @@ def read_new_sources(context: JobContext) -> None:
     if left_out:
         context.note(f"{counted(len(left_out), 'file')} left out, by name of another format (such as {left_out[0]})")
     # Files that are one text each are never copies of others.
-    originals: dict[str, str] = {}
-    copies: Sources = {}
+    originals, copies = dict[str, str](), dict[str, Source]()
     for path, record in fresh.items():
         original = originals.setdefault(record["sha256"], path)
         if original != path and not _is_text(context, path):
@@ -110,21 +97,31 @@ def read_new_sources(context: JobContext) -> None:
     context.write()
     step = "ingest" if corpus is None else "append"
     context.emit_step(step, done=False)
+    paths = list(fresh)
+    if _is_text(context, paths[0]):
+        # Files that are one text each are named by their paths below the source.
+        paths = [f"{path.removesuffix(record['below'])[:-1]}{BELOW}{record['below']}" for path, record in fresh.items()]
     if corpus is None:
-        _ingest(context, _paths(context, fresh))
+        # An object store cannot rename folders, so an unfinished corpus may be there.
+        if not context.corpus_folder.local:
+            context.corpus_folder.remove()
+        remove_parts(context.folder)
+        options = {**context.execution, **context.job.reading}
+        if format_of(paths, context.job.reading.get("format"))[0] in TEXTS:
+            options.setdefault("unknown_share", True)
+        ingest(paths, context.corpus_folder.url, progress=context.progress("ingest"), **options)
         history = read_history(context.corpus_folder)
         # Later files are read by the readers' guesses from the first ones.
         for line in () if history is None else history.report.remarks:
             context.note(line)
     else:
-        added = _append(context, _paths(context, fresh))
+        added = _append(context, paths)
         for path, record in fresh.items():
             if path not in added:
                 record["copy"] = True
                 context.note(f"{path}: added nothing, all its documents are in the corpus already")
     context.emit_step(step, done=True)
-    journal.sources.update(fresh)
-    journal.sources.update(copies)
+    journal.sources.update(fresh | copies)
     journal.pending = None
     context.write()
 
@@ -143,8 +140,7 @@ def _track_moved(context: JobContext, files: Sources) -> None:
         if before in files and files[before]["sha256"] == record["sha256"]:
             sources[path] = _copied(context, path, before, record)
         else:
-            sources[path] = _like(record, sources[before])
-            del sources[before]
+            sources[path] = _like(record, sources.pop(before))
             known[record["sha256"]] = path
 
 
@@ -165,8 +161,16 @@ def _report_changes(context: JobContext, files: Sources) -> None:
     paths = {record["sha256"]: path for path, record in reversed(files.items())}
     for path, before in list(sources.items()):
         now = files.get(path)
-        if now is None:
-            _report_absence(context, path, paths.get(before["sha256"]))
+        copy = paths.get(before["sha256"])
+        if now is None and copy is not None:
+            # The other file is the origin of the documents from now on.
+            if "copy" not in before and copy in sources:
+                sources[copy].pop("copy", None)
+            del sources[path]
+        elif now is None:
+            if "copy" not in before and "gone" not in before:
+                context.note(f"{path}: no longer exists; the corpus keeps its documents")
+            before["gone"] = True
         elif now["sha256"] != before["sha256"]:
             if before.get("reported") != now["sha256"]:
                 context.warn(f"{path}: has changed since it was read; the corpus keeps its earlier contents")
@@ -177,48 +181,15 @@ def _report_changes(context: JobContext, files: Sources) -> None:
         context.warn("[ingest]: has changed; new files are read with the options of the first ingest")
 
 
-def _report_absence(context: JobContext, path: str, copy: str | None) -> None:
-    """Report once that a file has disappeared, unless another file has the same contents or it added nothing."""
-    sources = context.journal.sources
-    source = sources[path]
-    if copy is not None:
-        # The other file is the origin of the documents from now on.
-        if "copy" not in source and copy in sources:
-            sources[copy].pop("copy", None)
-        del sources[path]
-        return
-    if "copy" not in source and "gone" not in source:
-        context.note(f"{path}: no longer exists; the corpus keeps its documents")
-    source["gone"] = True
-
-
 def _is_text(context: JobContext, path: str) -> bool:
     """Return whether a file is one document."""
     return (context.job.reading.get("format") or kind_of_name(path)) == "text"
-
-
-def _paths(context: JobContext, files: Sources) -> list[str]:
-    """Return the paths for the reader; files that are one text each are named by their paths below the source."""
-    if not _is_text(context, next(iter(files))):
-        return list(files)
-    return [f"{path.removesuffix(record['below'])[:-1]}{BELOW}{record['below']}" for path, record in files.items()]
 
 
 def _plain(reading: Mapping[str, object]) -> dict[str, Json]:
     """Return options as JSON stores them."""
     plain: dict[str, Json] = json.loads(json.dumps(reading, default=str))
     return plain
-
-
-def _ingest(context: JobContext, paths: list[str]) -> None:
-    # An object store cannot rename folders, so an unfinished corpus may be there.
-    if not context.corpus_folder.local:
-        context.corpus_folder.remove()
-    remove_parts(context.folder)
-    options = {**context.execution_for(ingest), **context.job.reading}
-    if format_of(paths, context.job.reading.get("format"))[0] in TEXTS:
-        options.setdefault("unknown_share", True)
-    ingest(paths, context.corpus_folder.url, progress=context.progress("ingest"), **options)
 
 
 def _append(context: JobContext, paths: list[str]) -> frozenset[str]:
@@ -242,6 +213,7 @@ def _append(context: JobContext, paths: list[str]) -> frozenset[str]:
 
 STEPS = ("split", "fit", "evaluate", "infer", "publish", "report", "clean")
 RENUMBERED = "renumbered"
+TITLE_WORDS = 5  # Words of a topic without a name, in its place
 
 
 class JobSteps:
@@ -450,13 +422,14 @@ class JobSteps:
         base, model = self._journal.base, Model(self._model)
         if base is not None and self._context.job.holds == DOCUMENTS:
             inherit_names(model, Model(self._versions.at(base).url))
+        titles = {topic.id: topic.title or ", ".join(topic.names) for topic in topics(self._model, TITLE_WORDS)}
         parts = infer_version(
             model,
             Corpus((self.folder / "train").url),
             self.folder / PROPORTIONS,
             () if base is None else read_parts(self._versions.at(base)),
             threshold=self._context.job.infer.threshold,
-            columns=VersionColumns(self._journal.number, topic_titles(self._model)),
+            columns=VersionColumns(self._journal.number, titles),
             progress=self._context.progress("infer"),
             **self._context.execution,
         )
@@ -466,41 +439,32 @@ class JobSteps:
         """Copy the model to its version's folder, and make that version the current one."""
         number = self._journal.number
         if not self._versions.at(number).exists(RECORD):
-            run, succession = Run(self.run_folder.url), self._succession()
+            # The current version's topics hand down their names.
+            run, base, succession = Run(self.run_folder.url), self._journal.base, Succession()
+            if base is not None and self._context.job.holds == DOCUMENTS:
+                succession = succession_of(Model(self._model), Model(self._versions.at(base).url))
+            if succession.born or succession.gone:
+                self._context.note(f"topics since version {base}: {succession.text()}")
             with self._versions.made(number) as version:
                 copy_run(run, version)
                 if self._renumbered.exists(MODEL):
                     (version / "model").remove()
                     for name in self._renumbered.files():
                         copy_file(self._renumbered, version / "model", name)
-                self._copy_proportions(version)
+                parts = read_parts(self.folder)
+                new_files = frozenset((self.folder / PROPORTIONS).names()) if parts else frozenset()
+                # Files that the version shares with the one before are not copied.
+                for part in parts:
+                    source = self.folder if part.file in new_files or base is None else self._versions.at(base)
+                    copy_file(source / PROPORTIONS, version / PROPORTIONS, part.file, shared=True)
+                if parts:
+                    write_parts(version, parts)
+                else:
+                    # Release 0.1 wrote one file.
+                    copy_file(self.folder, version, PROPORTIONS)
                 record = self._record().model_copy(update={"born": succession.born, "gone": succession.gone})
                 version.write(RECORD, dump(record.model_dump(mode="json")))
         self._versions.point(number)
-
-    def _copy_proportions(self, version: Folder) -> None:
-        """Copy the files of the proportions into a version, without those that it shares with the one before."""
-        parts = read_parts(self.folder)
-        if not parts:
-            # An earlier release wrote one file.
-            copy_file(self.folder, version, PROPORTIONS)
-            return
-        base = self._journal.base
-        new_files = frozenset((self.folder / PROPORTIONS).names())
-        for part in parts:
-            source = self.folder if part.file in new_files or base is None else self._versions.at(base)
-            copy_file(source / PROPORTIONS, version / PROPORTIONS, part.file, shared=True)
-        write_parts(version, parts)
-
-    def _succession(self) -> Succession:
-        """Match the new topics with the current version's, which hand down their names."""
-        base = self._journal.base
-        if base is None or self._context.job.holds != DOCUMENTS:
-            return Succession()
-        succession = succession_of(Model(self._model), Model(self._versions.at(base).url))
-        if succession.born or succession.gone:
-            self._context.note(f"topics since version {base}: {succession.text()}")
-        return succession
 
     def _record(self) -> VersionRecord:
         journal, model = self._journal, Model(self.run_folder.url).record

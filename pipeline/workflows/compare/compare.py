@@ -14,7 +14,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,6 +106,8 @@ WORDS = 6  # Words of each topic in frames
 LEAST_GAIN = 0.02
 ERRORS = 2.0  # Standard errors by which a gain must exceed 0
 LEAST_SUPPORT = 0.5  # Share of the topics that another seed must find again, for topics that are to be read
+SAMPLE_SHARD_TOKENS = SAMPLE_TOKENS // 8  # Tokens of a shard of sampled documents, so that threads share them
+WORK = ("kernel", "reduce", "update")  # Activities of an iteration whose time counts as work
 
 
 @dataclass(frozen=True)
@@ -120,48 +122,37 @@ class Recommendation:
         return f"recommended: {self.topics} topics. {self.reason}" + (f" {self.reference}" if self.reference else "")
 
 
-@dataclass(frozen=True)
-class DocumentScores:
-    """Log probabilities of documents' held-out tokens, mean over the restarts, and the numbers of these tokens."""
+def mean_per_token(logs: Floats, tokens: Floats) -> tuple[float, float]:
+    """Return the mean of documents' log probabilities over their held-out tokens, and its standard error.
 
-    logs: Floats  # (documents,), in nats
-    tokens: Floats  # (documents,)
-
-    def mean(self, less: Floats | float = 0.0) -> tuple[float, float]:
-        """Return the mean over the tokens, of the difference from other documents' logs, and its standard error.
-
-        The error is for a ratio of sums over documents, whose tokens depend on each other.
-        """
-        logs, total = self.logs - less, float(self.tokens.sum())
-        score = float(logs.sum()) / total
-        return score, math.sqrt(float(((logs - score * self.tokens) ** 2).sum())) / total
+    The error is for a ratio of sums over documents, whose tokens depend on each other.
+    """
+    total = float(tokens.sum())
+    score = float(logs.sum()) / total
+    return score, math.sqrt(float(((logs - score * tokens) ** 2).sum())) / total
 
 
-def document_scores(models: Sequence[Model], heldout: str, executor: Executor) -> DocumentScores:
-    """Score the held-out tokens of each document by each model."""
-    scored = Scored(Corpus(heldout), True)
-    submit, logs, tokens = scored.submit(scored.held(models[0]), executor, 0), [], np.zeros(0)
-    for model in models:
-        shards = [executor.submit(document_sums, shard) for shard in submit(model, load_blocks(model, executor))]
-        sums = executor.collect(shards)
-        logs.append(np.concatenate([of_shard for of_shard, _ in sums]))
-        tokens = np.concatenate([of_shard for _, of_shard in sums])
-    return DocumentScores(np.mean(logs, axis=0), tokens)
-
-
-def studied(rows: Sequence[JsonObject], urls: Mapping[str, Sequence[str]], heldout: str, executor: Executor) -> None:
+def studied(rows: Sequence[JsonObject], cells: Sequence[Cell], grid: Grid, executor: Executor) -> None:
     """Add to the rows of each family, by increasing K: the gain over the last K, what another seed finds, and words."""
-    before: dict[str, tuple[int, DocumentScores]] = {}
+    before: dict[str, tuple[int, Floats]] = {}
+    runs = {cell.name: grid.runs_of(cell) for cell in cells}
     for row in sorted(rows, key=lambda row: row["topics"] or 0):
-        models = [Model(url) for url in urls[row["cell"]]]
-        scores = document_scores(models, heldout, executor)
-        row["document_error"] = scores.mean()[1]
+        models = [Model(run.folder.url) for run in runs[row["cell"]]]
+        scored, logs = Scored(Corpus(grid.heldout.url), True), []
+        submit = scored.submit(scored.held(models[0]), executor, 0)
+        for model in models:
+            shards = [executor.submit(document_sums, shard) for shard in submit(model, load_blocks(model, executor))]
+            of_shards, tokens_of_shards = zip(*executor.collect(shards), strict=True)
+            logs.append(np.concatenate(of_shards))
+            tokens = np.concatenate(tokens_of_shards)
+        log: Floats = np.mean(logs, axis=0)
+        row["document_error"] = mean_per_token(log, tokens)[1]
         if row["family"] in before and row["topics"]:
             fewer, last = before[row["family"]]
-            row["gain"], row["gain_error"] = (
-                figure / math.log2(row["topics"] / fewer) for figure in scores.mean(last.logs)
-            )
-        before[row["family"]] = row["topics"], scores
+            gain, error = mean_per_token(log - last, tokens)
+            doublings = math.log2(row["topics"] / fewer)
+            row["gain"], row["gain_error"] = gain / doublings, error / doublings
+        before[row["family"]] = row["topics"], log
         stabilities = [stability(model, [fit for fit in models if fit is not model]) for model in models]
         matched = [topic for of_model in stabilities for topic in of_model.values()]
         if matched:
@@ -177,7 +168,9 @@ def recommended(rows: Sequence[Row]) -> Recommendation:
     family = rows[0]["family"]
     candidates = sorted((row for row in rows if row["family"] == family), key=lambda row: int(row["topics"]))
     chosen = 0
-    while chosen + 1 < len(candidates) and _gains(candidates[chosen + 1]):
+    for following in candidates[1:]:
+        if not (following["gain"] >= LEAST_GAIN and following["gain"] > ERRORS * following["gain_error"]):
+            break
         chosen += 1
     row, reasons = candidates[chosen], []
     if chosen + 1 < len(candidates):
@@ -206,33 +199,23 @@ def recommended(rows: Sequence[Row]) -> Recommendation:
         reasons.append(f"Coherence is highest at {coherent['topics']} topics ({coherent['npmi']:.3f}).")
     figures = [f"{name} {row[name]:.3f}" for name in ("npmi", "exclusivity", "dispersion") if row.get(name) is not None]
     reasons.append(f"There, {', '.join(figures)}." if figures else "")
-    return Recommendation(int(row["topics"]), " ".join(filter(None, reasons)), _reference_text(rows, family))
-
-
-def _gains(row: Row) -> bool:
-    return bool(row["gain"] >= LEAST_GAIN and row["gain"] > ERRORS * row["gain_error"])
+    reference = next((other for other in rows if other["family"] != family), None)
+    sentence = ""
+    if reference is not None and reference["remark"] is not None:
+        sentence = f"{reference['family']}: {reference['remark']}."
+    elif reference is not None:
+        sentence = (
+            f"{reference['family']}, with {reference['topics']} topics at most, finds {reference['topics_99']:.0f}."
+        )
+    return Recommendation(int(row["topics"]), " ".join(filter(None, reasons)), sentence)
 
 
 def _gain_text(row: Row) -> str:
     return f"{row['gain']:.3f} ± {row['gain_error']:.3f} nats per token"
 
 
-def _reference_text(rows: Sequence[Row], family: str) -> str:
-    """Return a sentence on the number of topics that the fit found which removes redundant ones."""
-    reference = next((row for row in rows if row["family"] != family), None)
-    if reference is None:
-        return ""
-    if reference["remark"] is not None:
-        return f"{reference['family']}: {reference['remark']}."
-    return f"{reference['family']}, with {reference['topics']} topics at most, finds {reference['topics_99']:.0f}."
-
-
-SAMPLE_SHARD_TOKENS = SAMPLE_TOKENS // 8  # Tokens of a shard of sampled documents, so that threads share them
-WORK = ("kernel", "reduce", "update")  # Activities of an iteration whose time counts as work
-
-
-def require_comparable(corpus: Corpus, options: CompareOptions) -> None:
-    """Refuse a corpus that a family cannot fit, and one of vectors, which has no tokens to score."""
+def _require_comparable(corpus: Corpus, options: CompareOptions) -> None:
+    """Refuse corpora that cannot be fitted or do not belong together, and metrics that lack data."""
     for name in options.fitted_families:
         require_corpus(name, corpus)
     if corpus.holds != DOCUMENTS:
@@ -240,100 +223,56 @@ def require_comparable(corpus: Corpus, options: CompareOptions) -> None:
             f"{corpus.url}: a corpus of vectors; families are compared by held-out tokens, which vectors do not have: "
             "fit each, and score it with `collapsium evaluate RUN --unseen CORPUS`"
         )
-
-
-class Corpora:
-    """A training corpus, and held-out tokens of its documents."""
-
-    def __init__(self, corpus: Corpus, options: CompareOptions) -> None:
-        self.corpus, self.options = corpus, options
-        self.train = self.scored = corpus
-        if options.heldout is not None:
-            self.scored = Corpus(options.heldout)
-
-    @property
-    def share(self) -> float:
-        """The share of the documents that are drawn to compare on."""
-        manifest, documents = self.corpus.manifest, self.options.sample_documents
-        if documents is not None:
-            return documents / manifest.documents
-        over_topics = self.options.over == "topics" and self.options.fraction is not None
-        return SAMPLE_TOKENS / max(manifest.tokens, 1) if over_topics else 1.0
-
-    def require(self) -> None:
-        """Refuse corpora that do not belong together, before anything is written."""
-        corpus, scored, name = self.corpus, self.scored, f"the training corpus {self.corpus.url}"
-        if self.options.fraction is not None:
-            return
-        if self.options.sample_documents is not None:
+    if options.fraction is None:
+        heldout = corpus if options.heldout is None else Corpus(options.heldout)
+        if options.sample_documents is not None:
             raise OptionError(
                 "draws documents before tokens are split off, so it excludes corpora of tokens", "sample_documents"
             )
-        require_tokens(scored)
-        scored.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
-        require_held_out(lineage_of(corpus), scored, name)
-        if scored.manifest.documents != corpus.manifest.documents:
+        require_tokens(heldout)
+        heldout.require_vocabulary_of(corpus.manifest.vocabulary.words_sha256, corpus.url)
+        require_held_out(lineage_of(corpus), heldout, f"the training corpus {corpus.url}")
+        if heldout.manifest.documents != corpus.manifest.documents:
             raise MismatchError(
-                f"{scored.url}: expected the {corpus.manifest.documents} documents of {corpus.url}, "
-                f"found {scored.manifest.documents}"
+                f"{heldout.url}: expected the {corpus.manifest.documents} documents of {corpus.url}, "
+                f"found {heldout.manifest.documents}"
             )
-
-    def prepare(self, folder: Folder) -> None:
-        """Sample documents and split off held-out tokens into the comparison's folder, unless there are some."""
-        share = self.share
-        if share < 1.0:
-            part = folder / SAMPLE
-            if not part.exists():
-                sample_documents(self.corpus, part.url, share, shard_tokens=SAMPLE_SHARD_TOKENS, seed=self.options.seed)
-            self.corpus = Corpus(part.url)
-        if self.options.fraction is not None:
-            parts = [folder / part for part in PARTS]
-            if not all(part.exists() for part in parts):
-                for part in parts:
-                    # A process that died may have left one of them.
-                    part.remove()
-                train, heldout = (part.url for part in parts)
-                split(self.corpus.url, train, heldout, fraction=self.options.fraction, seed=self.options.seed)
-            self.train, self.scored = (Corpus(part.url) for part in parts)
-        for corpus in (self.train, self.scored):
-            if not corpus.manifest.tokens:
-                raise InputError(corpus.url, "has no tokens to score; hold out another --fraction")
+    chosen = () if not options.metrics or is_all(options.metrics) else metrics_of(options.metrics)
+    needed = {metric.needs: metric.name for metric in reversed(chosen)}
+    if Needs.TEXTS in needed and (options.coherence is None or names_corpus(options.coherence)):
+        raise OptionError(f"{needed[Needs.TEXTS]}: needs texts, as a corpus has no order of words (`coherence` TEXTS)")
+    if Needs.DOCUMENTS in needed:
+        how = "measure it with `collapsium evaluate RUN --unseen CORPUS`"
+        raise OptionError(f"{needed[Needs.DOCUMENTS]}: needs documents that are not fitted; {how}")
+    if Needs.LABELS in needed or Needs.CLASSES in needed:
+        field_of(corpus, options.label_field)
 
 
-@dataclass(frozen=True)
-class Fits:
-    """The fits of a cell, which need not be complete: members of an ensemble."""
-
-    cell: Cell  # The cell
-    folder: Folder  # Folder of the ensemble
-
-    @property
-    def runs(self) -> list[Run]:
-        """The runs of the restarts."""
-        return [Run(self.folder.url).in_member(number) for number in range(self.cell.restarts)]
-
-    @property
-    def urls(self) -> list[str]:
-        """The folders of the runs."""
-        return [run.folder.url for run in self.runs]
-
-    def iterations(self) -> list[list[JsonObject]]:
-        """Return the events of each run's iterations."""
-        by_run = [[event for event in run.events() if event["event"] == "iteration"] for run in self.runs]
-        for run, events in zip(self.runs, by_run, strict=True):
-            if not events:
-                raise DamagedError(f"{run.folder.url}/{EVENTS}", "expected iterations of a fit, found none")
-        return by_run
-
-    def elapsed_seconds(self) -> float:
-        """Return the elapsed seconds; the journal has an end for each time that the ensemble was started."""
-        elapsed = 0.0
-        for line in self.folder.read(JOURNAL).splitlines():
-            # A process that died may have left a line unfinished.
-            with contextlib.suppress(DamagedError):
-                event = parse_event(line, f"{self.folder.url}/{JOURNAL}", "a line")
-                elapsed += float(event["elapsed"]) if event["event"] == "end" and "members" in event else 0.0
-        return elapsed
+def _split(corpus: Corpus, options: CompareOptions, folder: Folder) -> tuple[Corpus, Corpus, Corpus]:
+    """Return the compared documents, their training and their held-out tokens, which may be in the folder already."""
+    manifest, share = corpus.manifest, 1.0
+    if options.sample_documents is not None:
+        share = options.sample_documents / manifest.documents
+    elif options.over == "topics" and options.fraction is not None:
+        share = SAMPLE_TOKENS / max(manifest.tokens, 1)
+    if share < 1.0:
+        sample = folder / SAMPLE
+        if not sample.exists():
+            sample_documents(corpus, sample.url, share, shard_tokens=SAMPLE_SHARD_TOKENS, seed=options.seed)
+        corpus = Corpus(sample.url)
+    train, heldout = corpus, corpus if options.heldout is None else Corpus(options.heldout)
+    if options.fraction is not None:
+        parts = [folder / part for part in PARTS]
+        if not all(part.exists() for part in parts):
+            for part in parts:
+                # A process that died may have left one of them.
+                part.remove()
+            split(corpus.url, *(part.url for part in parts), fraction=options.fraction, seed=options.seed)
+        train, heldout = (Corpus(part.url) for part in parts)
+    for tokens in (train, heldout):
+        if not tokens.manifest.tokens:
+            raise InputError(tokens.url, "has no tokens to score; hold out another --fraction")
+    return corpus, train, heldout
 
 
 def work_seconds(event: Event) -> float:
@@ -342,39 +281,42 @@ def work_seconds(event: Event) -> float:
 
 
 @dataclass(frozen=True)
-class Fitter:
-    """Runs the fits of a comparison, or resumes them."""
+class Grid:
+    """A comparison in its folder, whose cells are fitted to training tokens and scored on held-out ones."""
 
-    folder: Folder  # Folder of the comparison
-    corpora: Corpora  # Corpora to fit to and to score
+    options: CompareOptions
+    folder: Folder
+    corpus: Corpus  # The compared documents
+    train: Corpus
+    heldout: Corpus
     execution: Mapping[str, Any]  # Arguments of `fit` for the executor, memory and scratch space
     sinks: Sequence[Sink]  # Receive the events of the fits
     require_lock: Callable[[], None]  # Raises an error if another process has taken over the comparison
 
-    def fits_of(self, cell: Cell) -> Fits:
-        """Return the fits of a cell, which need not exist yet."""
-        return Fits(cell, self.folder / RUNS / cell.name)
+    def runs_of(self, cell: Cell) -> list[Run]:
+        """Return the runs of a cell's restarts, which need not exist yet."""
+        ensemble = Run((self.folder / RUNS / cell.name).url)
+        return [ensemble.in_member(number) for number in range(cell.restarts)]
 
+    @property
     def scoring(self) -> dict[str, Any]:
-        """Return the executor of scores; threads replace a local cluster, which would start for each score."""
+        """The executor of scores; threads replace a local cluster, which would start for each score."""
         where = {name: self.execution[name] for name in ("scheduler", "workers", "tls")}
         return where | {"scheduler": "threads", "tls": None} if where["scheduler"] == "local" else where
 
-    def fit(self, cell: Cell) -> Fits:
+    def fit(self, cell: Cell) -> None:
         """Run or resume a cell's fits, in parallel; their events get the name of the cell."""
         self.require_lock()
-        fits, options = self.fits_of(cell), self.corpora.options
-        train, heldout = self.corpora.train.url, self.corpora.scored.url
+        folder, options, corpora = self.folder / RUNS / cell.name, self.options, (self.train.url, self.heldout.url)
         where = {**self.execution, "sinks": [lambda event: emit(self.sinks, {**event, "cell": cell.name})]}
-        if Run(fits.folder.url).exists():
-            resume(fits.folder.url, corpus=train, heldout=heldout, **where)
-            return fits
-        if fits.folder.exists():
+        if Run(folder.url).exists():
+            resume(folder.url, corpus=corpora[0], heldout=corpora[1], **where)
+            return
+        if folder.exists():
             # A process died before it wrote the run's record.
-            fits.folder.remove()
+            folder.remove()
         named = {**cell.options, **cell.limits, **options.fit_options, "seed": options.seed, "restarts": cell.restarts}
-        fit(train, fits.folder.url, family=cell.family, heldout=heldout, **named, **where)
-        return fits
+        fit(corpora[0], folder.url, family=cell.family, heldout=corpora[1], **named, **where)
 
 
 PLOT, TOPICS_PLOT = "score-by-topics", "number-of-topics"  # Names of the plots
@@ -398,19 +340,19 @@ OVER_TOPICS_COLUMNS = (
     "found_again", "seconds", "recommended", "words",
 )  # fmt: skip
 # Columns of numbers in Markdown: head, field, format, and the field of the standard error
-COLUMNS: tuple[tuple[str, str, str, str | None], ...] = (
+COLUMNS: tuple[tuple[str, str, str, str], ...] = (
     ("score", "score", ".4f", "score_error"),
-    ("ensemble", "ensemble_score", ".4f", None),
-    ("perplexity", "perplexity", ".1f", None),
+    ("ensemble", "ensemble_score", ".4f", ""),
+    ("perplexity", "perplexity", ".1f", ""),
     ("objective", "objective", ",.0f", "objective_error"),
-    ("seconds per fit", "seconds", ".2f", None),
-    ("of the cell", "cell_seconds", ".1f", None),
-    ("topics (99%)", "topics_99", ".1f", None),
+    ("seconds per fit", "seconds", ".2f", ""),
+    ("of the cell", "cell_seconds", ".1f", ""),
+    ("topics (99%)", "topics_99", ".1f", ""),
 )
 STUDIED_COLUMNS = (
     ("gain of twice as many", "gain", ".3f", "gain_error"),
-    ("stability", "stability", ".2f", None),
-    ("found again", "found_again", ".2f", None),
+    ("stability", "stability", ".2f", ""),
+    ("found again", "found_again", ".2f", ""),
 )
 DEFINITIONS = """\
 * **Score**: document completion, the mean over the held-out tokens of the training documents of
@@ -435,24 +377,21 @@ OVER_TOPICS_DEFINITIONS = """\
 """
 
 
-def require_metrics(options: CompareOptions, corpus: Corpus) -> None:
-    """Refuse metrics whose texts, labels or documents are missing, before the first fit."""
-    if not options.metrics or is_all(options.metrics):
-        return
-    needed = {metric.needs: metric.name for metric in reversed(metrics_of(options.metrics))}
-    if Needs.TEXTS in needed and (options.coherence is None or names_corpus(options.coherence)):
-        raise OptionError(f"{needed[Needs.TEXTS]}: needs texts, as a corpus has no order of words (`coherence` TEXTS)")
-    if Needs.DOCUMENTS in needed:
-        how = "measure it with `collapsium evaluate RUN --unseen CORPUS`"
-        raise OptionError(f"{needed[Needs.DOCUMENTS]}: needs documents that are not fitted; {how}")
-    if Needs.LABELS in needed or Needs.CLASSES in needed:
-        field_of(corpus, options.label_field)
-
-
-def measured_row(fits: Fits, fitter: Fitter) -> JsonObject:
-    """Return the row of a cell with completed fits."""
-    cell, options, corpora, where = fits.cell, fitter.corpora.options, fitter.corpora, fitter.scoring()
-    iterations = fits.iterations()
+def measured_row(cell: Cell, grid: Grid) -> JsonObject:
+    """Return the row of a cell with completed fits, with scores in nats per token."""
+    options, where, heldout, runs = grid.options, grid.scoring, grid.heldout.url, grid.runs_of(cell)
+    urls = [run.folder.url for run in runs]
+    iterations = [[event for event in run.events() if event["event"] == "iteration"] for run in runs]
+    scores: list[float] = []
+    for url, events in zip(urls, iterations, strict=True):
+        if not events:
+            raise DamagedError(f"{url}/{EVENTS}", "expected iterations of a fit, found none")
+        if cell.limits.get("samples"):
+            scores.append(evaluate_together([url], heldout, **where).score)
+        elif "score" in events[-1]:
+            scores.append(float(events[-1]["score"]))
+        else:
+            raise DamagedError(f"{url}/{EVENTS}", "expected a score of the last iteration")
     objectives = [events[-1]["objective"] for events in iterations if "objective" in events[-1]]
     row: JsonObject = {
         "cell": cell.name,
@@ -464,21 +403,36 @@ def measured_row(fits: Fits, fitter: Fitter) -> JsonObject:
         "samples": int(cell.limits.get("samples", 0)),
         "options": json.dumps({**cell.options, **cell.limits}, sort_keys=True),
         "definitions": {},
-        **_scores(fits, fitter),
+        "score": statistics.fmean(scores),
+        "score_error": _standard_error(scores),
+        "ensemble_score": evaluate_together(urls, heldout, **where).score,
+        "perplexity": math.exp(-statistics.fmean(scores)),
+        "scores": scores,
         "objective": statistics.fmean(objectives) if objectives else None,
         "objective_error": _standard_error(objectives),
         "seconds": statistics.fmean(sum(map(work_seconds, events)) for events in iterations),
-        "cell_seconds": fits.elapsed_seconds(),
-        "topics_99": statistics.fmean(holding(describe(Model(url), 1).share) for url in fits.urls),
+        "cell_seconds": _elapsed_seconds(grid.folder / RUNS / cell.name),
+        "topics_99": statistics.fmean(holding(describe(Model(url), 1).share) for url in urls),
     }
     # The words come from the last states, even if samples were saved.
-    last_states = [run.model.url for run in fits.runs]
-    _add_metrics(row, last_states, metrics_of(TOPIC_METRICS), {"coherence": corpora.train.url, **where})
+    last_states = [run.model.url for run in runs]
+    _add_metrics(row, last_states, metrics_of(TOPIC_METRICS), {"coherence": grid.train.url, **where})
     for needs in Needs:
         used = {name: getattr(options, name) for name in ("label_field", "coherence") if needs in USES[name]}
         chosen = [metric for metric in _further(options) if metric.needs is needs]
-        _add_metrics(row, fits.urls, chosen, {"heldout": corpora.scored.url, **where, "seed": options.seed, **used})
+        _add_metrics(row, urls, chosen, {"heldout": heldout, **where, "seed": options.seed, **used})
     return row
+
+
+def _elapsed_seconds(folder: Folder) -> float:
+    """Return the elapsed seconds of an ensemble, whose journal has an end for each time that it was started."""
+    elapsed = 0.0
+    for line in folder.read(JOURNAL).splitlines():
+        # A process that died may have left a line unfinished.
+        with contextlib.suppress(DamagedError):
+            event = parse_event(line, f"{folder.url}/{JOURNAL}", "a line")
+            elapsed += float(event["elapsed"]) if event["event"] == "end" and "members" in event else 0.0
+    return elapsed
 
 
 def _further(options: CompareOptions) -> list[Metric]:
@@ -503,38 +457,14 @@ def _standard_error(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def _scores(fits: Fits, fitter: Fitter) -> JsonObject:
-    """Score held-out tokens, in nats per token: of the last iteration or the mean of the samples, and of all fits."""
-    where, heldout = fitter.scoring(), fitter.corpora.scored.url
-    if fits.cell.limits.get("samples"):
-        scores = [evaluate_together([url], heldout, **where).score for url in fits.urls]
-    else:
-        last = [events[-1] for events in fits.iterations()]
-        for url, event in zip(fits.urls, last, strict=True):
-            if "score" not in event:
-                raise DamagedError(f"{url}/{EVENTS}", "expected a score of the last iteration")
-        scores = [float(event["score"]) for event in last]
-    score = statistics.fmean(scores)
-    return {
-        "score": score,
-        "score_error": _standard_error(scores),
-        "ensemble_score": evaluate_together(fits.urls, heldout, **where).score,
-        "perplexity": math.exp(-score),
-        "scores": scores,
-    }
-
-
-def row_schema(options: CompareOptions) -> pa.Schema:
-    """Return the schema of the table of cells."""
+def write_table(folder: Folder, options: CompareOptions, rows: Sequence[Row]) -> None:
+    """Write rows as a Parquet file, atomically; fields that no column is for are left out."""
     metrics = (*TOPIC_METRICS, *(metric.field for metric in _further(options)))
-    return pa.schema({**CELL_FIELDS, **dict.fromkeys(metrics, pa.float64())})
-
-
-def write_rows(folder: Folder, name: str, rows: Sequence[Row], schema: pa.Schema) -> None:
-    """Write rows as a Parquet file, atomically; fields that the schema lacks are left out."""
+    studied_fields = STUDIED if options.over == "topics" else {}
+    schema = pa.schema({**CELL_FIELDS, **dict.fromkeys(metrics, pa.float64()), **studied_fields})
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist([dict(row) for row in rows], schema=schema), sink)
-    folder.write(name, sink.getvalue())
+    folder.write(TABLE, sink.getvalue())
 
 
 def number_text(value: float | None, form: str, error: float | None = None) -> str:
@@ -547,7 +477,7 @@ def number_text(value: float | None, form: str, error: float | None = None) -> s
 def table_text(options: CompareOptions, rows: Sequence[Row]) -> str:
     """Return the table of cells as Markdown."""
     metrics = [*metrics_of(TOPIC_METRICS), *_further(options)]
-    columns = [*COLUMNS, *((metric.name, metric.field, ".4f", None) for metric in metrics), *STUDIED_COLUMNS]
+    columns = [*COLUMNS, *((metric.name, metric.field, ".4f", "") for metric in metrics), *STUDIED_COLUMNS]
     optional = {field for _, field, *_ in columns[len(COLUMNS) :]}
     measured = {field for field in optional if any(row.get(field) is not None for row in rows)}
     columns = [column for column in columns if column[1] not in optional - measured]
@@ -557,20 +487,19 @@ def table_text(options: CompareOptions, rows: Sequence[Row]) -> str:
         samples = f", {row['samples']} samples" if row["samples"] else ""
         cell = [row["family"], row["start"], number_text(row["topics"], "d"), str(row["restarts"])]
         cell.append(f"{row['iterations']}{samples}")
-        cell += [number_text(row.get(field), form, row.get(error or "")) for _, field, form, error in columns]
+        cell += [number_text(row.get(field), form, row.get(error)) for _, field, form, error in columns]
         body.append(cell)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in body)
 
 
-def report_text(corpora: Corpora, rows: Sequence[Row]) -> str:
+def report_text(grid: Grid, rows: Sequence[Row]) -> str:
     """Return a report as Markdown: the comparison, its table, and the definitions of its columns."""
-    options, scored, train = corpora.options, corpora.scored.manifest, corpora.train.manifest
-    fraction = options.fraction
-    origin = f"of {corpora.scored.url}" if fraction is None else f"({fraction:g} of all, split off)"
+    options, corpus, heldout, train = grid.options, grid.corpus, grid.heldout.manifest, grid.train.manifest
+    origin = f"of {grid.heldout.url}" if options.fraction is None else f"({options.fraction:g} of all, split off)"
     about = (
-        f"Corpus: {corpora.corpus.url}, {corpora.corpus.manifest.documents:,} documents, "
-        f"{corpora.corpus.manifest.vocabulary.words:,} words; fitted to {train.tokens:,} tokens in {len(train.shards)} "
-        f"shards, scored on {scored.tokens:,} tokens {origin}. Seed {options.seed}."
+        f"Corpus: {corpus.url}, {corpus.manifest.documents:,} documents, "
+        f"{corpus.manifest.vocabulary.words:,} words; fitted to {train.tokens:,} tokens in {len(train.shards)} "
+        f"shards, scored on {heldout.tokens:,} tokens {origin}. Seed {options.seed}."
     )
     chosen = (("Options", options.settings, "; defaults otherwise."), ("Varied", options.vary, "."))
     paragraphs = ["# Comparison", about, *(f"{name}: {shown(value)}{end}" for name, value, end in chosen if value)]
@@ -579,16 +508,6 @@ def report_text(corpora: Corpora, rows: Sequence[Row]) -> str:
     for name, (text, source) in texts.items():
         notes += f"* **{name}**: {text}; mean over the restarts. {source}.\n"
     return "\n\n".join([*paragraphs, table_text(options, rows), notes])
-
-
-def draw_plot(rows: Sequence[Row], folder: Folder, chosen: int | None = None) -> tuple[str, ...] | None:
-    """Draw the picture of a comparison as PNG and SVG, and return its name; None without matplotlib."""
-    if not can_draw():
-        return None
-    name = PLOT if chosen is None else TOPICS_PLOT
-    for suffix in ("png", "svg"):
-        folder.write(f"{name}.{suffix}", drawn(lambda: comparison_figure(rows, chosen), suffix))
-    return (name,)
 
 
 FLAGS = {"corpus": "CORPUS", "settings": "--set"}  # Flags of recorded options whose flag is not their name
@@ -607,14 +526,6 @@ ABSENT: Mapping[str, Any] = {
 # Columns of the table in a notebook, which is to fit into its width, and the topics whose words it has
 SHOWN_COLUMNS = ("score", "gain", "npmi", "exclusivity", "found_again", "words")
 SHOWN_TOPICS = 5
-
-
-def _cell(value: Any) -> html.Cell:
-    """Return a value of a frame for a table of a notebook: numbers with three digits, words of the largest topics."""
-    if isinstance(value, float):
-        return None if math.isnan(value) else html.Html(f"{value:.3f}")
-    topics = value.split("; ") if isinstance(value, str) else []
-    return value if len(topics) <= SHOWN_TOPICS else "; ".join([*topics[:SHOWN_TOPICS], "…"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -662,14 +573,20 @@ class Comparison(ShortRepr):
 
     def plot(self) -> Figure:
         """Return the picture of the comparison, which its folder has in `plots`, as a Matplotlib figure."""
-        chosen = None if self.recommendation is None else self.recommendation.topics
-        return comparison_figure(self.rows, chosen)
+        return comparison_figure(self.rows, None if self.recommendation is None else self.recommendation.topics)
 
     def _repr_html_(self) -> str:
         """Return a table with a row for each cell, for notebooks."""
+
+        def cell(value: Any) -> html.Cell:
+            if isinstance(value, float):
+                return None if math.isnan(value) else html.Html(f"{value:.3f}")
+            topics = value.split("; ") if isinstance(value, str) else []
+            return value if len(topics) <= SHOWN_TOPICS else "; ".join([*topics[:SHOWN_TOPICS], "…"])
+
         frame = self.frame()
         columns = [name for name in SHOWN_COLUMNS if name in frame and frame[name].notna().any()]
-        rows = [[str(name), *(_cell(row[field]) for field in columns)] for name, row in frame.iterrows()]
+        rows = [[str(name), *(cell(row[field]) for field in columns)] for name, row in frame.iterrows()]
         table = html.table([str(frame.index.name), *(field.replace("_", " ") for field in columns)], rows)
         title = "Comparison" if self.recommendation is None else str(self.recommendation)
         return html.block(title[:1].upper() + title[1:], table)
@@ -739,33 +656,25 @@ def compare(
         raise OptionError(f"compare: unknown option {unknown!r}{suggestion(unknown, known)}")
     execution = {**dict(scheduling), **dict(memory)}
     # The comparison has split the corpus of texts into separate corpora, and no longer needs it.
-    with place_for(out, "comparison") as place, corpus_of(corpus, words, scheduling.scheduler) as train:
-        return place.with_temporary(_run(train, Folder(place.path), options, execution, sinks))
-
-
-def _run(
-    train: Corpus, folder: Folder, options: CompareOptions, execution: Mapping[str, Any], sinks: Sequence[Sink]
-) -> Comparison:
-    # All checks come before anything is written.
-    require_comparable(train, options)
-    cells = cells_of(options, len(train.manifest.shards))
-    corpora = Corpora(train, options)
-    corpora.require()
-    require_metrics(options, train)
-    check_scheduler(execution["scheduler"], execution["workers"])
-    if execution["memory"] is not None:
-        parse_size(execution["memory"])
-    heldout = None if options.heldout is None else corpora.scored.manifest.digest
-    is_new = _begin(folder, {**options.record(), "corpus": train.manifest.digest, "heldout": heldout})
-    with RunLock(folder / "lock") as lock:
-        fenced = folder.fenced(lock)
-        try:
-            corpora.prepare(fenced)
-            return _compare(cells, Fitter(fenced, corpora, execution, sinks, lock.require))
-        except CollapsiumError:
-            if is_new and not cells_done(fenced) and not any(True for _ in runs_there(fenced)):
-                fenced.remove()
-            raise
+    with place_for(out, "comparison") as place, corpus_of(corpus, words, scheduling.scheduler) as source:
+        # All checks come before anything is written.
+        _require_comparable(source, options)
+        cells = cells_of(options, len(source.manifest.shards))
+        check_scheduler(scheduling.scheduler, scheduling.workers)
+        if memory.memory is not None:
+            parse_size(memory.memory)
+        folder = Folder(place.path)
+        heldout = None if options.heldout is None else Corpus(options.heldout).manifest.digest
+        is_new = _begin(folder, {**options.record(), "corpus": source.manifest.digest, "heldout": heldout})
+        with RunLock(folder / "lock") as lock:
+            fenced = folder.fenced(lock)
+            try:
+                grid = Grid(options, fenced, *_split(source, options, fenced), execution, sinks, lock.require)
+                return place.with_temporary(_compare(cells, grid))
+            except CollapsiumError:
+                if is_new and not cells_done(fenced) and not any(True for _ in runs_there(fenced)):
+                    fenced.remove()
+                raise
 
 
 def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
@@ -788,44 +697,45 @@ def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
     return is_new
 
 
-def _compare(cells: Sequence[Cell], fitter: Fitter) -> Comparison:
+def _compare(cells: Sequence[Cell], grid: Grid) -> Comparison:
     """Fit and measure the cells that are not done, and write the table and the plot."""
-    corpora, folder = fitter.corpora, fitter.folder
-    options = corpora.options
+    options, folder = grid.options, grid.folder
 
     def report(event: str, **fields: object) -> None:
-        emit(fitter.sinks, {"event": event, **fields})
+        emit(grid.sinks, {"event": event, **fields})
 
     done = [cell for cell in cells if (folder / CELLS).exists(cell.name + SUFFIX)]
     work, work_done = (sum(cell.work for cell in some) for some in (cells, done))
     report("grid", cells=len(cells), done=len(done), work=work, work_done=work_done)
     rows: list[JsonObject] = []
-    schema = row_schema(options)
     for cell in cells:
         if cell in done:
             rows.append(row_of(folder, cell.name))
         else:
             report("cell_begins", cell=cell.name, fits=cell.restarts, iterations=cell.iterations, work=cell.work)
             began = time.perf_counter()
-            rows.append(measured_row(fitter.fit(cell), fitter))
-            fitter.require_lock()
+            grid.fit(cell)
+            rows.append(measured_row(cell, grid))
+            grid.require_lock()
             record = {"format": CELL_KIND, "version": VERSION, "row": rows[-1]}
             (folder / CELLS).write(cell.name + SUFFIX, dump(record))
             score = {name: rows[-1][name] for name in ("score", "score_error")}
             report("cell_done", cell=cell.name, work=cell.work, elapsed=time.perf_counter() - began, **score)
-        write_rows(folder, TABLE, rows, schema)
-        folder.write(TEXT, report_text(corpora, rows).encode())
+        write_table(folder, options, rows)
+        folder.write(TEXT, report_text(grid, rows).encode())
     choice = None
     if options.over == "topics":
-        urls = {cell.name: fitter.fits_of(cell).urls for cell in cells}
-        with contextlib.closing(open_executor(**fitter.scoring())) as executor:
-            studied(rows, urls, corpora.scored.url, executor)
+        with contextlib.closing(open_executor(**grid.scoring)) as executor:
+            studied(rows, cells, grid, executor)
         choice = recommended(rows)
-        write_rows(folder, TABLE, rows, pa.schema([*schema, *map(pa.field, STUDIED, STUDIED.values())]))
-        folder.write(TEXT, f"{report_text(corpora, rows)}\n{choice}\n".encode())
-    chosen = None if choice is None else choice.topics
-    plots = draw_plot(rows, folder / "plots", chosen)
-    if plots is None:
+        write_table(folder, options, rows)
+        folder.write(TEXT, f"{report_text(grid, rows)}\n{choice}\n".encode())
+    comparison = Comparison(folder.url, tuple(rows), (), table_text(options, rows), choice)
+    if can_draw():
+        comparison = replace(comparison, plots=(PLOT if choice is None else TOPICS_PLOT,))
+        for suffix in ("png", "svg"):
+            (folder / "plots").write(f"{comparison.plots[0]}.{suffix}", drawn(comparison.plot, suffix))
+    else:
         report("notice", text="no plots: matplotlib is not installed (pip install 'collapsium[plots]')")
-    report("compared", rows=len(rows), plots=len(plots or ()))
-    return Comparison(folder.url, tuple(rows), tuple(plots or ()), table_text(options, rows), choice)
+    report("compared", rows=len(rows), plots=len(comparison.plots))
+    return comparison

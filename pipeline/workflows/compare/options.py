@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -125,13 +125,6 @@ SCORE_EVERY = 10  # Iterations between two scores when numbers of topics are com
 SAMPLE_TOKENS = 2_000_000  # Tokens of the sampled documents over topics, so that numbers of topics take minutes
 
 
-def _names(value: object, info: ValidationInfo) -> tuple[str, ...]:
-    """Return names from a sequence, or from a text with commas."""
-    names = names_of(value, str(info.field_name))
-    _require_distinct(names, info)
-    return names
-
-
 def _numbers(value: object, info: ValidationInfo) -> object:
     """Return whole numbers from a text with commas; a sequence is left to the type's validation."""
     if not isinstance(value, str):
@@ -142,16 +135,10 @@ def _numbers(value: object, info: ValidationInfo) -> object:
         raise OptionError(f"expected whole numbers separated by commas, found {value!r}", info.field_name) from None
 
 
-def _some_distinct(values: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
-    if not values:
-        raise OptionError("expected one or more, separated by commas", info.field_name)
-    _require_distinct(values, info)
-    return values
-
-
-def _require_distinct(values: tuple[object, ...], info: ValidationInfo) -> None:
+def _distinct(values: tuple[object, ...], info: ValidationInfo) -> tuple[object, ...]:
     if (repeated := _repeated(values)) is not None:
         raise OptionError(f"{repeated} is named twice", info.field_name)
+    return values
 
 
 def _parsed(value: object, info: ValidationInfo) -> dict[str, Any]:
@@ -174,8 +161,12 @@ def _options_of(owner: str) -> list[type[FamilyOptions]]:
 
 
 Count = Annotated[int, Field(strict=True, ge=1)]
-Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
-Counts = Annotated[tuple[Count, ...], BeforeValidator(_numbers), AfterValidator(_some_distinct)]
+Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value, info: names_of(value, str(info.field_name))),
+    AfterValidator(_distinct),
+]
+Counts = Annotated[tuple[Count, ...], BeforeValidator(_numbers), AfterValidator(_distinct)]
 Location = Annotated[str, BeforeValidator(os.fspath)]
 Settings = Annotated[dict[str, JsonObject], BeforeValidator(_parsed)]
 Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_parsed)]
@@ -278,6 +269,9 @@ class CompareOptions(StartOptions, Limits):
         """Refuse unknown names, and options that exclude each other."""
         if not self.families:
             raise OptionError("expected one or more names, separated by commas", "families")
+        for name in GRID_OPTIONS:
+            if not getattr(self, name):
+                raise OptionError("expected one or more, separated by commas", name)
         for family in self.fitted_families:
             require_schedule(family, self.schedule)
         if self.metrics:
@@ -322,14 +316,13 @@ class CompareOptions(StartOptions, Limits):
 
 def default_families() -> tuple[str, ...]:
     """Return the families that need only words, and no option other than the number of topics."""
-    names = []
-    for name in family_names():
-        family = load_family(name)
-        needs_words = family.corpus_kind == DOCUMENTS and not (family.uses_labels or family.uses_segments)
-        fields = family.Options.model_fields.items()
-        if needs_words and not any(field.is_required() for option, field in fields if option != "topics"):
-            names.append(name)
-    return tuple(names)
+    return tuple(
+        name
+        for name, family in ((name, load_family(name)) for name in family_names())
+        if family.corpus_kind == DOCUMENTS
+        and not (family.uses_labels or family.uses_segments)
+        and not any(field.is_required() for option, field in family.Options.model_fields.items() if option != "topics")
+    )
 
 
 @dataclass(frozen=True)
@@ -366,12 +359,24 @@ def _family_cells(options: CompareOptions, family: str, shards: int) -> list[Cel
     fields = load_family(family).Options.model_fields
     varied = {**options.vary.get(EVERY, {}), **options.vary.get(family, {})}
     varied = {option: values for option, values in varied.items() if option in fields}
+    # By K, or by the number of topics to start from: name, K, start and options of the family
+    points: list[tuple[str, int | None, str, JsonObject]] = [(family, None, RANDOM, {})]
+    if "topics" in fields:
+        points = [(f"{family}-{topics}", topics, RANDOM, {"topics": topics}) for topics in options.topics]
+    elif "init_topics" in fields:
+        points = [
+            (f"{family}-from-{topics}", None, f"from {topics} topic{'s' * (topics > 1)}", {"init_topics": topics})
+            for topics in options.init_topics
+        ]
     cells = []
     for values in itertools.product(*varied.values()):
         variant = dict(zip(varied, values, strict=True))
-        texts = {option: _text(value) for option, value in variant.items()}
+        texts = {
+            option: ("+".join(map(str, value)) or "none") if isinstance(value, (list, tuple)) else str(value)
+            for option, value in variant.items()
+        }
         names = "".join(f"-{option}-{UNSAFE.sub('_', text)}" for option, text in texts.items())
-        for name, topics, start, point in _points(options, family):
+        for name, topics, start, point in points:
             labels = [start] * (start != RANDOM) + [f"{option} = {text}" for option, text in texts.items()]
             checked, limits = _checked_options(options, family, topics, {**point, **variant})
             loop = Limits(**limits)
@@ -391,24 +396,6 @@ def _family_cells(options: CompareOptions, family: str, shards: int) -> list[Cel
     if len({cell.name for cell in cells}) < len(cells):
         raise OptionError("--vary: values that differ only in punctuation cannot name folders; compare them one by one")
     return cells
-
-
-def _text(value: Any) -> str:
-    return "+".join(map(str, value)) or "none" if isinstance(value, (list, tuple)) else str(value)
-
-
-def _points(options: CompareOptions, family: str) -> Iterator[tuple[str, int | None, str, JsonObject]]:
-    """Yield a family's points of the grid, with name, K, start and options: by K, or by the number to start from."""
-    fields = load_family(family).Options.model_fields
-    if "topics" in fields:
-        for topics in options.topics:
-            yield f"{family}-{topics}", topics, RANDOM, {"topics": topics}
-    elif "init_topics" in fields:
-        for topics in options.init_topics:
-            text = f"from {topics} topic{'s' * (topics > 1)}"
-            yield f"{family}-from-{topics}", None, text, {"init_topics": topics}
-    else:
-        yield family, None, RANDOM, {}
 
 
 def _checked_options(

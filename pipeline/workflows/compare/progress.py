@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from collapsium.pipeline.formatting import counted, duration_text
 from collapsium.pipeline.monitoring.console import LogLines
@@ -20,7 +21,11 @@ class GridView:
     """A sink that shows a comparison in a line or, without one, in a log."""
 
     def __init__(self, line: ProgressLine | None = None, *, log: LogLines | None = None) -> None:
-        self._line, self._log = line, log or LogLines()
+        self._line = line
+        # A log writes both the lines that stay and the states of the line that is updated.
+        write = (log or LogLines()).write
+        self.note: Callable[[str], None] = write if line is None else line.note
+        self._update: Callable[[str], None] = write if line is None else line.update
         self._cells = self._done = 0
         self._total = self._finished = self._before = 0.0  # Work, in steps of all fits
         self._cell: Event = {}  # The event that began the current cell
@@ -46,7 +51,14 @@ class GridView:
             fits, iterations = counted(event["fits"], "fit"), counted(event["iterations"], "iteration")
             self._update(f"{self._cell_text()}: {fits} of {iterations}{self._left(self._finished)}")
         elif kind == "iteration" and self._cell:
-            self._iterate(event)
+            self._reached[event.get("member", 0)] = event["iteration"]
+            finished, planned = sum(self._reached.values()), self._cell["fits"] * self._cell["iterations"]
+            share = min((finished + START_WORK * self._cell["fits"]) / (planned + OTHER_WORK * self._cell["fits"]), 1.0)
+            done, now = self._finished + float(self._cell["work"]) * share, time.monotonic()
+            if self._line is not None or now - self._last >= LOG_SECONDS:
+                self._last = now
+                text = f"{self._cell_text()}: {finished:,} of {planned:,} iterations; {done / self._total:.0%} of all"
+                self._update(f"{text}{self._left(done)}")
         elif kind == "cell_done":
             error = event.get("score_error")
             score = f"  score {event['score']:.4f}" + ("" if error is None else f" ± {error:.4f}")
@@ -63,31 +75,6 @@ class GridView:
         elif kind == "compared" and self._line is not None:
             seconds = duration_text(time.monotonic() - self._opened)
             self._line.finish(f"compared {counted(event['rows'], 'cell')} in {seconds}")
-
-    def note(self, text: str) -> None:
-        """Write a line that stays."""
-        if self._line is None:
-            self._log.write(text)
-        else:
-            self._line.note(text)
-
-    def _update(self, text: str) -> None:
-        if self._line is None:
-            self._log.write(text)
-        else:
-            self._line.update(text)
-
-    def _iterate(self, event: Event) -> None:
-        self._reached[event.get("member", 0)] = event["iteration"]
-        fits, iterations = self._cell["fits"], sum(self._reached.values())
-        planned = fits * self._cell["iterations"]
-        share = min((iterations + START_WORK * fits) / (planned + OTHER_WORK * fits), 1.0)
-        done = self._finished + float(self._cell["work"]) * share
-        now = time.monotonic()
-        if self._line is not None or now - self._last >= LOG_SECONDS:
-            self._last = now
-            text = f"{self._cell_text()}: {iterations:,} of {planned:,} iterations; {done / self._total:.0%} of all"
-            self._update(f"{text}{self._left(done)}")
 
     def _cell_text(self) -> str:
         return f"{self._cell['cell']} ({min(self._done + 1, self._cells)} of {self._cells})"

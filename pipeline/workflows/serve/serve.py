@@ -44,30 +44,26 @@ def serve(run: str | os.PathLike[str], *, options: ServeOptions, notice: Callabl
         The address is taken or unknown, or the model takes vectors.
     """
     try:
-        from collapsium.pipeline.workflows.serve import app, scorer
+        from collapsium.pipeline.workflows.serve import app
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("collapsium"):
             raise
         raise MissingError(f"the service needs {error.name}; pip install 'collapsium[serve]'") from None
     notify = notice or logging.getLogger("collapsium").info
-    service = app.Service(scorer.ModelSource.of(run, options), options, notify)
-    listening = _listen(options.host, options.port)
+    service = app.Service(app.ModelSource.of(run, options), options, notify)
+    # asyncio sends answers without delay only on sockets that name their protocol.
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    listening = socket.socket(family, proto=socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((options.host, options.port))
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        reason = error.strerror or error
+        raise OptionError(f"cannot listen on {options.host}:{options.port} ({reason})", "port") from None
     with listening:
         host, port = listening.getsockname()[:2]
         address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         notify(f"{service.scorer.title}: POST {address}/score, at most {size(options.max_bytes)} a request")
-        app.run(service, listening)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address."""
-    # asyncio sends answers without delay only on sockets that name their protocol.
-    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, proto=socket.IPPROTO_TCP)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(BACKLOG)
-        return listening
-    except OSError as error:
-        listening.close()
-        raise OptionError(f"cannot listen on {host}:{port} ({error.strerror or error})", "port") from None
+        app.server_of(service).run(sockets=[listening])

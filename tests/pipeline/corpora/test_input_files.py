@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import append, ingest
-from collapsium.pipeline.corpora.additions import Addition
-from collapsium.pipeline.corpora.append import append_with_report
+from collapsium.pipeline.corpora.append import Addition, append_with_report
 from collapsium.pipeline.workflows.batch.journal import find_sources
 from collapsium.storage.building.ingest_record import read_history
 from collapsium.storage.corpus.corpus import Corpus

@@ -12,8 +12,7 @@ from collapsium.pipeline.engine import state as partition
 from collapsium.pipeline.engine import topic_snapshots
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.workflows.compare.compare import require_comparable
-from collapsium.pipeline.workflows.compare.options import CompareOptions, default_families
+from collapsium.pipeline.workflows.compare.options import default_families
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, MismatchError, NumericalError, OptionError
 from collapsium.storage.runs.run import Run
@@ -371,11 +370,12 @@ def test_other_columns__are_another_vocabulary(corpus, tmp_path):
         evaluate(tmp_path / "run", unseen=narrower)
 
 
-def test_comparisons__are_of_families_of_documents_unless_others_are_named(corpus, documents):
+def test_comparisons__are_of_families_of_documents_unless_others_are_named(tmp_path, documents):
     assert "means" not in default_families()
     assert all(load_family(name).corpus_kind == "documents" for name in default_families())
     with pytest.raises(MismatchError, match="family 'means' takes a corpus of vectors"):
-        require_comparable(Corpus(documents), CompareOptions(families=["lda", "means"]))
+        compare(Corpus(documents), tmp_path / "compared", families=["lda", "means"])
+    assert not (tmp_path / "compared").exists()
 
 
 def test_events__tell_of_no_score(corpus, tmp_path):

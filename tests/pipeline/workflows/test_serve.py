@@ -19,7 +19,6 @@ from collapsium.storage.runs.run import Run
 
 app = pytest.importorskip("collapsium.pipeline.workflows.serve.app", reason="the extra serve is not installed")
 from collapsium.pipeline.workflows.serve.options import ServeOptions  # noqa: E402
-from collapsium.pipeline.workflows.serve.scorer import ModelSource  # noqa: E402
 from tests.waiting import PATIENCE, wait_until  # noqa: E402
 
 ANIMALS, MARKETS = "cats and dogs purr and bark", "stocks and bonds rise on markets"
@@ -60,7 +59,7 @@ def job(tmp_path, runs):
 def running(source, notice=lambda _: None, **options):
     """Run the service of a run or job in a thread, and yield its port."""
     options = ServeOptions(port=0, threads=2, every=0.05, **options)
-    service = app.Service(ModelSource.of(source, options), options, notice)
+    service = app.Service(app.ModelSource.of(source, options), options, notice)
     server = app.server_of(service)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

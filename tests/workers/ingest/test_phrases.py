@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import ingest
-from collapsium.pipeline.corpora.passes import phrase_scores
+from collapsium.pipeline.corpora.text_ingest import phrase_scores
 from collapsium.storage.building.ingest_record import Phrasing, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.workers.ingest.phrases import Phrases, joined_by
@@ -41,7 +41,7 @@ def test_phrases__are_joined_as_gensim_joins_them(given_sentences, pairs):
 
 @pytest.mark.parametrize("parts", [1, 3])
 def test_phrases__are_found_as_gensim_finds_them(tmp_path, parts, monkeypatch):
-    from collapsium.pipeline.corpora import passes
+    from collapsium.pipeline.corpora import text_ingest as passes
 
     generator = np.random.default_rng(0)
     lines = [[f"w{chr(97 + n)}" for n in generator.integers(0, 8, 12)] for _ in range(60)]

@@ -134,7 +134,7 @@ def test_append__that_is_cut_short_leaves_the_corpus_as_it_was(place, where, mon
         if where == "manifest":
             broken.setattr(Manifest, "write", fail)
         else:
-            broken.setattr("collapsium.pipeline.corpora.passes.reading.write_shard", fail)
+            broken.setattr("collapsium.pipeline.corpora.text_ingest.reading.write_shard", fail)
         with pytest.raises(KeyboardInterrupt):
             append(place / "c", place / "new.jsonl", scheduler="serial")
     assert Corpus(place / "c").manifest.digest == digest

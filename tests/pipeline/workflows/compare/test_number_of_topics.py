@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Corpus, compare, simulate
-from collapsium.pipeline.workflows.compare.compare import DocumentScores, recommended
+from collapsium.pipeline.workflows.compare.compare import mean_per_token, recommended
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.errors import OptionError
 
@@ -53,7 +53,7 @@ def test_reference__is_what_hdp_finds_or_that_it_finds_nothing():
 
 def test_errors__match_a_mean_over_documents_of_one_length():
     logs = np.random.default_rng(1).normal(-8, 1, 400) * 5
-    score, error = DocumentScores(logs, np.full(400, 5.0)).mean()
+    score, error = mean_per_token(logs, np.full(400, 5.0))
     assert score == pytest.approx(logs.mean() / 5)
     assert error == pytest.approx((logs / 5).std() / 20)
 

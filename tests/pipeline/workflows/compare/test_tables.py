@@ -57,13 +57,15 @@ def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
 
 
 def test_schemas__have_what_all_comparisons_tell_and_the_fields_of_their_metrics(tmp_path):
-    schema = tables.row_schema(CompareOptions(families=["hdsp"], metrics="perplexity,ari"))
-    assert schema.names[:4] == ["cell", "family", "start", "topics"]
-    assert {"scores", "options", "npmi", "ari"} <= set(schema.names)
-    assert len(set(schema.names)) == len(schema.names)
-    assert set(ROW) < set(schema.names)
-    tables.write_rows(Folder(str(tmp_path)), "table.parquet", [ROW], schema)
-    (row,) = pq.read_table(tmp_path / "table.parquet").to_pylist()
+    options = CompareOptions(families=["hdsp"], metrics="perplexity,ari")
+    tables.write_table(Folder(str(tmp_path)), options, [ROW])
+    table = pq.read_table(tmp_path / "table.parquet")
+    names = table.schema.names
+    assert names[:4] == ["cell", "family", "start", "topics"]
+    assert {"scores", "options", "npmi", "ari"} <= set(names)
+    assert len(set(names)) == len(names)
+    assert set(ROW) < set(names)
+    (row,) = table.to_pylist()
     assert {name: row[name] for name in ROW} == ROW
     assert row["options"] is None
-    assert schema.field("topics_99").type == pa.float64()
+    assert table.schema.field("topics_99").type == pa.float64()
