@@ -77,29 +77,20 @@ class MLflow:
         tags = {"collapsium.run": self._folder or ""}
         if member is not None and None in self._runs:
             tags["mlflow.parentRunId"] = self._runs[None]
-        experiment = self._experiment()
+        experiment = os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
+        experiment_name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        if experiment_name is not None:
+            known = self._client.get_experiment_by_name(experiment_name)
+            experiment = str(self._client.create_experiment(experiment_name) if known is None else known.experiment_id)
         name = os.environ.get("MLFLOW_RUN_NAME") or (None if self._folder is None else Path(self._folder).name)
         name = name if member is None or name is None else f"{name}/{member:03d}"
         run = self._client.create_run(experiment, tags=tags, run_name=name)
         self._runs[member] = run.info.run_id
-        for key, value in {**self._options(), **event}.items():
+        record = {} if self._folder is None else Run(self._folder).record()
+        options = {**record.get("options", {}), **record.get("limits", {}), "seed": record.get("seed")}
+        for key, value in {**options, **event}.items():
             if key not in ("event", "elapsed", "planned", "iteration") and value is not None:
                 self._client.log_param(run.info.run_id, key, str(value)[:MAX_PARAMETER])
-
-    def _experiment(self) -> str:
-        """Return the id of the experiment that the environment names, created if needed, or of MLflow's default."""
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
-        if name is None:
-            return os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
-        experiment = self._client.get_experiment_by_name(name)
-        return str(self._client.create_experiment(name) if experiment is None else experiment.experiment_id)
-
-    def _options(self) -> dict[str, object]:
-        """Return the options in the run's record."""
-        if self._folder is None:
-            return {}
-        record = Run(self._folder).record()
-        return {**record.get("options", {}), **record.get("limits", {}), "seed": record.get("seed")}
 
     def _log(self, member: int | None) -> None:
         """Log the metrics of the last iteration."""

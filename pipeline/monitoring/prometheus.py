@@ -51,7 +51,13 @@ class RunMetrics(Collector):
             for name, status in statuses
             for member, fit in status.fits.items()
         ]
-        yield from _gauges(fits)
+        for metric, (text, value_of) in GAUGES.items():
+            gauge = GaugeMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
+            for labels, status, fit in fits:
+                value = value_of(status, fit)
+                if value is not None:
+                    gauge.add_metric(labels, float(value))
+            yield gauge
         for name, (metric, text) in COUNTERS.items():
             counter = CounterMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
             for labels, _, fit in fits:
@@ -113,17 +119,6 @@ GAUGES: dict[str, tuple[str, Callable[[RunStatus, FitStatus], float | None]]] = 
         lambda status, fit: fit.left(status.planned),
     ),
 }
-
-
-def _gauges(fits: list[tuple[list[str], RunStatus, FitStatus]]) -> Iterator[Metric]:
-    """Yield the figures of fits."""
-    for metric, (text, value_of) in GAUGES.items():
-        gauge = GaugeMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
-        for labels, status, fit in fits:
-            value = value_of(status, fit)
-            if value is not None:
-                gauge.add_metric(labels, float(value))
-        yield gauge
 
 
 _metrics = RunMetrics()
