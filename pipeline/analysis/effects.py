@@ -146,20 +146,7 @@ def effects(
     AbsentError
         There is no model with proportions, or no corpus.
     """
-    return _estimated(run, formula, options, posterior, scheduling, progress)[0]
-
-
-def effects_by_field(
-    run: str | os.PathLike[str],
-    formula: str,
-    options: EffectOptions,
-    posterior: PosteriorOptions,
-    scheduling: Scheduling,
-    progress: Counting = silent,
-) -> list[Effects]:
-    """Return what the options ask for, or else a curve along each number of a formula and differences of its labels."""
-    by_field = not (options.at or options.contrast)
-    return _estimated(run, formula, options, posterior, scheduling, progress, by_field=by_field)
+    return estimated(run, formula, options, posterior, scheduling, progress)[0]
 
 
 @shows("reading documents", "parts")
@@ -203,7 +190,7 @@ def shares_by(
     named = {name: value for name, value in options if name in options.model_fields_set}
     every = EffectOptions(at=(field,), **named)
     formula = f"~ 0 + C(`{field}`)"
-    return _estimated(run, formula, every, posterior, scheduling, progress, weigh=True)[0]
+    return estimated(run, formula, every, posterior, scheduling, progress, weigh=True)[0]
 
 
 @shows("reading documents", "parts")
@@ -250,7 +237,7 @@ def shares_over(
     field = field_of_period(period)
     every = EffectOptions(at=(field,), **named)
     try:
-        return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, progress, weigh=True)[0]
+        return estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, progress, weigh=True)[0]
     except OptionError as error:
         if error.parameter != "formula":
             raise
@@ -267,7 +254,7 @@ def field_of_period(period: str) -> str:
     return period
 
 
-def _estimated(
+def estimated(
     run: str | os.PathLike[str],
     formula: str,
     options: EffectOptions,

@@ -63,8 +63,11 @@ def info(path: str | os.PathLike[str]) -> JsonObject:
     )
 
 
-def _summary(corpus: Corpus) -> JsonObject:
-    """Count labels, covariates and segments; shards are read, with PyArrow, only if the corpus has any of them."""
+def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
+    manifest, vectors = corpus.manifest, corpus.manifest.vectors
+    special: JsonObject = {"truth": folder.exists("truth")}
+    if vectors is not None:
+        special = {"constant": [corpus.vocabulary.words[column] for column in vectors.constant]}
     counts: JsonObject = {}
     fields = corpus.manifest.fields
     if "labels" in fields or "double" in fields.values():
@@ -75,14 +78,6 @@ def _summary(corpus: Corpus) -> JsonObject:
         from collapsium.storage.building import explode
 
         counts.update(explode.segment_summary(corpus))
-    return counts
-
-
-def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
-    manifest, vectors = corpus.manifest, corpus.manifest.vectors
-    special: JsonObject = {"truth": folder.exists("truth")}
-    if vectors is not None:
-        special = {"constant": [corpus.vocabulary.words[column] for column in vectors.constant]}
     return {
         "kind": "corpus",
         "holds": manifest.holds,
@@ -93,7 +88,7 @@ def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
         "tokens": manifest.tokens,
         "shards": len(manifest.shards),
         "fields": sorted(manifest.fields),
-        **_summary(corpus),
+        **counts,
         **special,
         "digest": manifest.digest,
     }

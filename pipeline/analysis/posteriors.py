@@ -12,7 +12,7 @@ Then proportions are sampled with lambda fixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -104,9 +104,10 @@ def _topics(model: Model, words: npt.NDArray[np.int32], blocks: list[tasks.Block
 
 
 def store_documents(
-    part: int, priors: DocumentPriors, design: Floats, occupied: npt.NDArray[np.bool_], scratch: str
+    rows_of: Callable[[int], tuple[Floats, npt.NDArray[np.bool_]]], part: int, priors: DocumentPriors, scratch: str
 ) -> SpillFiles:
     """Write the design rows and the words of a part's documents that are not empty, which each step reads."""
+    design, occupied = rows_of(part)
     shard = Shard.of(part, priors.references[part].documents().take(occupied))
     tokens = np.repeat(shard.position, shard.counts).astype(np.int32)
     ends = np.concatenate([[0], np.cumsum(shard.lengths)]).astype(np.int64)

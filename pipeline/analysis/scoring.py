@@ -250,7 +250,22 @@ def complete(
     with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
 
         def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Predicted]]:
-            return _submit_completion(model, blocks, training, parts, limit, executor)
+            fitted_shards = {
+                (shard.documents, shard.ids_sha256): number
+                for number, shard in reversed(list(enumerate(model.record.shards)))
+            }
+            has_more_words = limit < model.record.vocabulary.words
+            beyond = executor.submit(_beyond, model.folder.address, blocks, limit) if has_more_words else None
+            submitted = []
+            for reference, part in zip(training.references, parts, strict=True):
+                fitted = (
+                    fitted_shards.get((reference.record.documents, reference.record.ids_sha256))
+                    if model.fitted
+                    else None
+                )
+                arguments = (model.folder.address, reference, part, fitted, blocks, limit, beyond)
+                submitted.append(executor.submit(_predict_completion, *arguments))
+            return submitted
 
         score, tokens, members = score_members(named, submit, executor)
     if score is None:
@@ -258,28 +273,6 @@ def complete(
     among = AMONG if limit < training.manifest.vocabulary.words else ""
     definition = COMPLETED + (AVERAGED if len(named) > 1 else "") + among
     return Completion(score, tokens, definition, members)
-
-
-def _submit_completion(
-    model: Model,
-    blocks: list[Future[tasks.Block]],
-    training: Corpus,
-    parts: list[HeldoutReference],
-    words: int,
-    executor: Executor,
-) -> list[Future[Predicted]]:
-    """Submit a task for each shard that predicts its held-out tokens."""
-    fitted_shards = {
-        (shard.documents, shard.ids_sha256): number for number, shard in reversed(list(enumerate(model.record.shards)))
-    }
-    has_more_words = words < model.record.vocabulary.words
-    beyond = executor.submit(_beyond, model.folder.address, blocks, words) if has_more_words else None
-    submitted = []
-    for reference, part in zip(training.references, parts, strict=True):
-        fitted = fitted_shards.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
-        arguments = (model.folder.address, reference, part, fitted, blocks, words, beyond)
-        submitted.append(executor.submit(_predict_completion, *arguments))
-    return submitted
 
 
 def _among(shard: Shard, words: int) -> Shard:

@@ -98,7 +98,7 @@ def segment_proportions(
     if not model.fitted:
         raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
     if model.family.uses_segments and COLUMN in training.manifest.fields:
-        document, reference, row = _longest(training) if document is None else _named(training, document)
+        document, reference, row = _located(training, document)
         inferred = model.family.infer(model.local_state(reference.number), model.global_state)
         ends = np.cumsum(inferred["segments"])
         shares = inferred["segment_topic"][ends[row] - inferred["segments"][row] : ends[row]]
@@ -107,23 +107,21 @@ def segment_proportions(
     return SegmentProportions(name, family, document, "document", _normalised(shares))
 
 
-def _longest(corpus: Corpus) -> tuple[str, ShardReference, int]:
-    """Return id, shard and row of the first document with the largest number of segments."""
+def _located(corpus: Corpus, document: str | None) -> tuple[str, ShardReference, int]:
+    """Return id, shard and row of a document; by default of the first with the largest number of segments."""
     length, reference, row = -1, corpus.references[0], 0
     for candidate in corpus.references:
+        if document is not None:
+            row = candidate.documents().ids.index(pa.scalar(document)).as_py()
+            if row >= 0:
+                return document, candidate, row
+            continue
         counts = segment_counts(candidate.further()[COLUMN])
         if counts.size and counts.max() > length:
             length, reference, row = int(counts.max()), candidate, int(counts.argmax())
+    if document is not None:
+        raise OptionError(f"`document` {document}: {corpus.url} has no document with this id")
     return reference.documents().ids[row].as_py(), reference, row
-
-
-def _named(corpus: Corpus, document: str) -> tuple[str, ShardReference, int]:
-    """Return id, shard and row of a document."""
-    for reference in corpus.references:
-        row = reference.documents().ids.index(pa.scalar(document)).as_py()
-        if row >= 0:
-            return document, reference, row
-    raise OptionError(f"`document` {document}: {corpus.url} has no document with this id")
 
 
 def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:

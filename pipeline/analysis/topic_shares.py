@@ -145,7 +145,33 @@ class TimeShares(ShortRepr):
     @property
     def notes(self) -> list[str]:
         """Sentences on documents that are left out, and on the reading of ambiguous dates."""
-        return _notes(self)
+        dates = self.summary
+        example = f" (such as {dates.examples[0]!r})" if dates.examples else ""
+        reasons = [
+            (dates.missing, "without a date"),
+            (dates.unreadable, f"with a date that cannot be read{example}"),
+            (self.inexact, f"with a date less precise than a {self.period}"),
+        ]
+        left = [f"{count:,} {reason}" for count, reason in reasons if count]
+        notes = [f"Documents left out: {', '.join(left)}."] if left else []
+        notes += self.remarks
+        if self.cluster is not None:
+            notes.append(f"Intervals allow for documents of the same {self.cluster} that resemble each other.")
+        if dates.ordered:
+            first = "day" if dates.order == "day first" else "month"
+            notes.append(
+                f"{dates.ordered:,} dates such as 03/04/2020 are read with the {first} first, as other dates are."
+            )
+        if dates.ambiguous:
+            notes.append(
+                f"{dates.ambiguous:,} dates such as 03/04/2020 do not show whether the day or the month is first; only "
+                "their year is used."
+            )
+        if dates.unix:
+            notes.append(f"{dates.unix:,} numbers are read as Unix times.")
+        if dates.short_years:
+            notes.append(f"Two-digit years, in {dates.short_years:,} documents, are read as 1969 to 2068.")
+        return notes
 
     def table(self) -> pa.Table:
         """Return a row for each period and topic: period, start, documents, tokens, topic, share, error."""
@@ -427,31 +453,3 @@ def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
     # About 25 periods are neither noise nor a handful of points.
     middle = math.sqrt(MIN_PERIODS * MAX_PERIODS)
     return min(candidates or ["decade"], key=lambda name: abs(math.log(max(counts.get(name, 1), 1) / middle)))
-
-
-def _notes(shares: TimeShares) -> list[str]:
-    dates = shares.summary
-    example = f" (such as {dates.examples[0]!r})" if dates.examples else ""
-    reasons = [
-        (dates.missing, "without a date"),
-        (dates.unreadable, f"with a date that cannot be read{example}"),
-        (shares.inexact, f"with a date less precise than a {shares.period}"),
-    ]
-    left = [f"{count:,} {reason}" for count, reason in reasons if count]
-    notes = [f"Documents left out: {', '.join(left)}."] if left else []
-    notes += shares.remarks
-    if shares.cluster is not None:
-        notes.append(f"Intervals allow for documents of the same {shares.cluster} that resemble each other.")
-    if dates.ordered:
-        first = "day" if dates.order == "day first" else "month"
-        notes.append(f"{dates.ordered:,} dates such as 03/04/2020 are read with the {first} first, as other dates are.")
-    if dates.ambiguous:
-        notes.append(
-            f"{dates.ambiguous:,} dates such as 03/04/2020 do not show whether the day or the month is first; only "
-            "their year is used."
-        )
-    if dates.unix:
-        notes.append(f"{dates.unix:,} numbers are read as Unix times.")
-    if dates.short_years:
-        notes.append(f"Two-digit years, in {dates.short_years:,} documents, are read as 1969 to 2068.")
-    return notes

@@ -210,8 +210,17 @@ class _ProbabilityGrid:
     def of(shard: Shard, known_labels: Labels, table: LabelTable) -> _ProbabilityGrid:
         """Return the smaller of the two sets."""
         owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
-        kind, chosen = _kinds(known_labels, table, shard.documents)
-        words = shard.words.size
+        known = numbered(known_labels, table, shard.documents)
+        seen: dict[bytes, int] = {}
+        kind = np.empty(shard.documents, dtype=np.int64)  # Each document's kind, by its other labels
+        firsts: list[int] = []  # A document of each kind
+        for document, (low, high) in enumerate(zip(known.offsets[:-1], known.offsets[1:], strict=True)):
+            key = known.label[low:high].tobytes() + known.value[low:high].tobytes()
+            if key not in seen:
+                seen[key] = len(firsts)
+                firsts.append(document)
+            kind[document] = seen[key]
+        chosen, words = np.array(firsts, dtype=np.int64), shard.words.size
         if chosen.size * words >= shard.pairs:
             return _ProbabilityGrid(shard, known_labels, owner, np.arange(shard.pairs), shard.counts, shard.documents)
         grid = Shard(
@@ -228,21 +237,6 @@ class _ProbabilityGrid:
         """Return the log probability of each document's tokens."""
         token_logs = self.counts * special.log(np.maximum(probability, MIN_PROBABILITY))[self.place]
         return np.bincount(self.owner, token_logs, self.documents).astype(np.float64)
-
-
-def _kinds(known_labels: Labels, table: LabelTable, documents: int) -> tuple[Ints, Ints]:
-    """Return each document's kind, by its known labels, and a document of each kind."""
-    known = numbered(known_labels, table, documents)
-    seen: dict[bytes, int] = {}
-    kind = np.empty(documents, dtype=np.int64)
-    chosen: list[int] = []
-    for document, (low, high) in enumerate(zip(known.offsets[:-1], known.offsets[1:], strict=True)):
-        key = known.label[low:high].tobytes() + known.value[low:high].tobytes()
-        if key not in seen:
-            seen[key] = len(chosen)
-            chosen.append(document)
-        kind[document] = seen[key]
-    return kind, np.array(chosen, dtype=np.int64)
 
 
 CLASSIFIED = (

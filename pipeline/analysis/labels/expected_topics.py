@@ -98,7 +98,13 @@ def _labels(table: LabelTable, texts: Sequence[str]) -> Labels:
     for text in texts:
         name, equals, value = text.partition("=")
         if name in numbers and equals:
-            numbers[name] = _number(name, value)
+            try:
+                number = float(value)
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number):
+                raise OptionError(f"`given` {name}={value}: expected a finite number")
+            numbers[name] = number
         elif text in numbers:
             raise OptionError(f"`given` {text}: expected {text}=NUMBER, as it is a covariate")
         elif equals and name not in table.fields and not any(value == text for _, value in table.names):
@@ -108,16 +114,6 @@ def _labels(table: LabelTable, texts: Sequence[str]) -> Labels:
     position = np.arange(len(names), dtype=np.int32)
     columns = {name: np.array([value]) for name, value in numbers.items()}
     return Labels(tuple(sorted(names)), np.array([0, len(names)], dtype=np.int64), position, columns)
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise OptionError(f"`given` {name}={text}: expected a finite number")
-    return value
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,13 +160,12 @@ class LabelTopics(ShortRepr):
             Indices; after the first, only topics that the label raises.
         """
         large = [column for column, topic in enumerate(self.topics) if topic.share >= MIN_SHARE]
-        best = sorted(large, key=lambda column: -self._rank(label, column))[:count]
+        ranks = self.weights[label].tolist()
+        if self.expected is not None:
+            pairs = zip(self.expected[label].tolist(), self.topics, strict=True)
+            ranks = [smoothed_lift(share, topic.share) for share, topic in pairs]
+        best = sorted(large, key=lambda column: -ranks[column])[:count]
         return [column for column in best if column == best[0] or self.weights[label, column] > 0.0]
-
-    def _rank(self, label: int, place: int) -> float:
-        if self.expected is None:
-            return float(self.weights[label, place])
-        return smoothed_lift(float(self.expected[label, place]), self.topics[place].share)
 
 
 @keywords()
@@ -204,22 +199,19 @@ def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     else:
         require_expectations(model)
         share = np.array([topic.share for topic in shown])
-        expected = expected_proportions(model, _each_alone(table))[:, ids]
+        # A document with each label, and one with each covariate at one standard deviation above its mean.
+        labels, size = len(table.names), len(table)
+        offsets = np.minimum(np.arange(size + 1), labels).astype(np.int64)
+        numbers = {}
+        for place, number in enumerate(table.numbers, start=labels):
+            numbers[number.name] = np.full(size, np.nan)
+            numbers[number.name][place] = number.mean + number.deviation
+        each_alone = Labels(table.names, offsets, np.arange(labels, dtype=np.int32), numbers)
+        expected = expected_proportions(model, each_alone)[:, ids]
         weights = np.log(np.maximum(expected, MIN_PROPORTION)) - np.log(np.maximum(share, MIN_PROPORTION))
     if not np.isfinite(weights).all():
         raise NumericalError(f"{model.folder.url}: expected finite weights of labels")
     return LabelTopics(table.titles(), documents, shown, weights, expected)
-
-
-def _each_alone(table: LabelTable) -> Labels:
-    """Return a document with each label, and one with each covariate at one standard deviation above its mean."""
-    labels, size = len(table.names), len(table)
-    offsets = np.minimum(np.arange(size + 1), labels).astype(np.int64)
-    numbers = {}
-    for place, number in enumerate(table.numbers, start=labels):
-        numbers[number.name] = np.full(size, np.nan)
-        numbers[number.name][place] = number.mean + number.deviation
-    return Labels(table.names, offsets, np.arange(labels, dtype=np.int32), numbers)
 
 
 def write_weights(table: LabelTopics, out: str | os.PathLike[str], *, overwrite: bool = False) -> int:

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
@@ -112,14 +112,6 @@ def measure_residuals(metrics: Sequence[Metric], job: Job, corpus: Corpus) -> li
         values.append(sums.squares / (sums.cells - parameters))
     of = f"{chosen.size:,} of {documents:,} training documents" if chosen.size < documents else "all training documents"
     return [measurement(metric, job.named, values, {"sampled": of}) for metric in metrics]
-
-
-def require_residuals(model: Model) -> None:
-    """Refuse models whose expected counts are not proportions times topics."""
-    if not isinstance(model.family, IntegratesProportions):
-        raise OptionError(f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics")
-    if getattr(model.family.options, "weights", None) is not None:
-        raise OptionError("the model has weights of words, so that its topics are not probabilities of tokens")
 
 
 def _of_shard(url: str, reference: ShardReference, number: int, rows: Ints) -> ResidualSums:
@@ -380,47 +372,43 @@ def measure(
     with contextlib.closing(open_executor(**dict(scheduling))) as executor:
         job = Job(named, executor, options.top_words, seed, progress)
         documents = {"coherence": counting.coherence, "heldout": heldout, "unseen": unseen}
-        with _Inputs(run, documents, without_none(reading), scheduling) as inputs:
-            plan = _Plan(job, inputs, options, is_all(options.metrics), notice)
+        with ExitStack() as stack:
+            reading_options = without_none(reading)
+            plan = _Plan(job, run, documents, reading_options, scheduling, options, notice, stack)
             return plan.measurements(chosen)
 
 
-class _Inputs:
-    """Documents that metrics are computed from, opened once each when they are first needed."""
+@dataclass(frozen=True)
+class _Plan:
+    """Measures metrics in groups that need the same inputs, each of which is opened once, when it is first needed."""
 
-    def __init__(
-        self,
-        run: str | os.PathLike[str],
-        documents: Mapping[str, Any],
-        reading: Mapping[str, Any],
-        scheduling: Scheduling,
-    ) -> None:
-        self._run, self._documents, self._reading, self._scheduling = run, documents, reading, scheduling
-        self._stack, self._opened = ExitStack(), dict[str, Corpus]()
-
-    def __enter__(self) -> _Inputs:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
+    job: Job
+    run: str | os.PathLike[str]
+    documents: Mapping[str, Any]  # By the option that names them
+    reading: Mapping[str, Any]
+    scheduling: Scheduling
+    options: MetricOptions
+    notice: Callable[[str], None] | None
+    stack: ExitStack
+    opened: dict[str, Corpus] = field(default_factory=dict)
 
     def names(self, option: str) -> bool:
         """Return whether the user names documents by an option."""
-        return self._documents[option] is not None
+        return self.documents[option] is not None
 
     def corpus(self, option: str) -> Corpus:
         """Return the corpus that an option names, or that is made of the texts that it names."""
-        if option not in self._opened:
-            named = self._documents[option]
+        if option not in self.opened:
+            named = self.documents[option]
             # Options of reading apply to the other documents.
-            reading = {} if names_corpus(named) else self._reading
-            opened = documents_for(self._run, named, reading=reading, **dict(self._scheduling))
-            self._opened[option] = self._stack.enter_context(opened).corpus
-        return self._opened[option]
+            reading = {} if names_corpus(named) else self.reading
+            opened = documents_for(self.run, named, reading=reading, **dict(self.scheduling))
+            self.opened[option] = self.stack.enter_context(opened).corpus
+        return self.opened[option]
 
     def texts(self) -> TokenTexts:
         """Return the texts whose windows are counted."""
-        named = self._documents["coherence"]
+        named = self.documents["coherence"]
         if named is None:
             raise OptionError("needs texts in which windows of tokens are counted; name them (`coherence` TEXTS)")
         if names_corpus(named):
@@ -428,18 +416,7 @@ class _Inputs:
                 f"needs texts, and {paths_of(named)[0]} is a corpus, which has no order of words; name the texts that "
                 "were ingested (`coherence` TEXTS)"
             )
-        return self._stack.enter_context(token_texts(self._run, named, self._reading, self._scheduling))
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Measures metrics in groups that need the same inputs."""
-
-    job: Job
-    inputs: _Inputs
-    options: MetricOptions
-    every: bool
-    notice: Callable[[str], None] | None
+        return self.stack.enter_context(token_texts(self.run, named, self.reading, self.scheduling))
 
     def measurements(self, chosen: Sequence[Metric]) -> dict[str, Measurement]:
         """Return the measurements of metrics; what they need is checked before the first is measured."""
@@ -463,7 +440,7 @@ class _Plan:
     def _leave_out(self, metrics: Sequence[Metric], error: Exception) -> None:
         """Report metrics that cannot be measured; raise the error if they are named one by one."""
         names = ", ".join(metric.name for metric in metrics)
-        if not self.every:
+        if not is_all(self.options.metrics):
             if isinstance(error, OptionError):
                 raise OptionError(f"{names}: {error.message}", error.parameter) from None
             raise error
@@ -474,21 +451,26 @@ class _Plan:
         self, needs: Needs, metrics: Sequence[Metric]
     ) -> tuple[Sequence[Metric], Callable[[], list[Measurement]]]:
         """Check what metrics need, and return a function that measures them."""
-        job, inputs = self.job, self.inputs
+        job = self.job
         if needs is Needs.TOPICS:
             return metrics, lambda: measure_words(metrics, job)
         if needs is Needs.FITTED:
             for _, model in job.named:
-                require_residuals(model)
+                if not isinstance(model.family, IntegratesProportions):
+                    raise OptionError(
+                        f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics"
+                    )
+                if getattr(model.family.options, "weights", None) is not None:
+                    raise OptionError(
+                        "the model has weights of words, so that its topics are not probabilities of tokens"
+                    )
             training = require_training_corpus(job.named[0][1])
             return metrics, lambda: measure_residuals(metrics, job, training)
         if needs is Needs.TEXTS:
-            texts = inputs.texts()
+            texts = self.texts()
             return metrics, lambda: measure_in_windows(metrics, job, texts)
         if needs is Needs.CORPUS:
-            counted = (
-                inputs.corpus("coherence") if inputs.names("coherence") else require_training_corpus(job.named[0][1])
-            )
+            counted = self.corpus("coherence") if self.names("coherence") else require_training_corpus(job.named[0][1])
             counted.require(DOCUMENTS, "coherence")
             require_words(job.named[0][1], counted)
             return metrics, lambda: measure_in_documents(metrics, job, counted)
@@ -503,12 +485,18 @@ class _Plan:
                     )
             unseen = self._unseen
             return metrics, (lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents))
-        what = self._scored()
+        heldout, new = self.names("heldout"), self.names("unseen")
+        if not heldout and not new:
+            raise OptionError("needs held-out tokens (`heldout` CORPUS) or unseen documents (`unseen` CORPUS|TEXTS)")
+        if new:
+            what = Scored(self._unseen, False, self.corpus("heldout") if heldout else None)
+        else:
+            what = Scored(self.corpus("heldout"), True)
         return metrics, lambda: measure_completion(metrics, job, what)
 
     def _with_labels(self, metrics: Sequence[Metric]) -> Callable[[], list[Measurement]]:
         model = self.job.named[0][1]
-        if not self.inputs.names("unseen"):
+        if not self.names("unseen"):
             training = require_training_corpus(model)
             label_field = field_of(training, self.options.label_field)
             return lambda: measure_with_labels(metrics, self.job, label_field, training, unseen=False)
@@ -528,20 +516,11 @@ class _Plan:
     @cached_property
     def _unseen(self) -> Corpus:
         """The unseen documents, to none of which a model was fitted."""
-        if not self.inputs.names("unseen"):
+        if not self.names("unseen"):
             raise OptionError("needs documents that the model was not fitted to (`unseen` CORPUS|TEXTS)")
-        unseen = self.inputs.corpus("unseen")
+        unseen = self.corpus("unseen")
         unseen.require_documents()
         require_same_vocabulary(self.job.named, unseen)
         require_unseen_by_all(self.job.named, unseen)
         require_no_training_documents(self.job.named, unseen, self.job.executor)
         return unseen
-
-    def _scored(self) -> Scored:
-        """Return the tokens of document completion."""
-        heldout, unseen = self.inputs.names("heldout"), self.inputs.names("unseen")
-        if not heldout and not unseen:
-            raise OptionError("needs held-out tokens (`heldout` CORPUS) or unseen documents (`unseen` CORPUS|TEXTS)")
-        if not unseen:
-            return Scored(self.inputs.corpus("heldout"), True)
-        return Scored(self._unseen, False, self.inputs.corpus("heldout") if heldout else None)

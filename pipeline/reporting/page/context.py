@@ -39,12 +39,6 @@ from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import SummaryRecord
 
 
-def version_of(folder: str | os.PathLike[str]) -> VersionRecord | None:
-    """Return the record of the published version that a folder is; None for any other run or model."""
-    place = Folder(folder)
-    return read_version(place) if place.exists(RECORD) else None
-
-
 def facts_of(version: VersionRecord | None) -> list[tuple[str, str]]:
     """Return names and values of a version's publication; an empty list without a version."""
     if version is None:
@@ -142,9 +136,14 @@ def gather(
     if remark is not None:
         notes.append(f"{remark[0].upper()}{remark[1:]}.")
     summary = documents_summary(model, (record.get("corpus") or {}).get("url"), source, notes)
-    first, version = reference_of(run), version_of(run)
+    first, version = reference_of(run), read_version(Folder(run)) if Folder(run).exists(RECORD) else None
     pools = [] if signed else relevant(model, ids, share)
-    shares, labels = _shares_of_labels(run, summary, source, cluster), None
+    fields = [
+        labels.field
+        for labels in (() if summary is None else summary.fields)
+        if 1 < len(labels.values) + (labels.left_out or 0) <= MAX_GROUPS and labels.field != cluster
+    ]
+    shares, labels = shares_of_labels(run, fields, source, cluster), None
     if known := table_of(model):
         unclear = unclear_labels(known, shares, run_topics)
         labels = label_map(label_topics(run, WORDS), map_names(model, run_topics, pools), unclear=unclear)
@@ -163,7 +162,7 @@ def gather(
         groups=_half_widths(shares),
         labels=labels,
         samples=len(samples_of(run)),
-        joined=_joined(run, model),
+        joined=len(members_of(run)) if has_consensus(run) else len(model.members),
         notes=notes + held_by_few(run_topics, summary) + notes_of(version),
         version=version,
         ranked_by=ranking.rank_by,
@@ -187,18 +186,6 @@ def _shares(
     return with_errors(by_period(dates), run, summary, cluster, source)
 
 
-def _shares_of_labels(
-    run: str | os.PathLike[str], summary: SummaryRecord | None, source: SummarySource, cluster: str | None
-) -> dict[str, Effects]:
-    """Return the topics' shares by fields of few labels."""
-    fields = [
-        labels.field
-        for labels in (() if summary is None else summary.fields)
-        if 1 < len(labels.values) + (labels.left_out or 0) <= MAX_GROUPS and labels.field != cluster
-    ]
-    return shares_of_labels(run, fields, source, cluster)
-
-
 def _half_widths(shares_by_field: Mapping[str, Effects]) -> dict[tuple[str, str], dict[int, float]]:
     """Return half-widths of intervals by field and label, and by topic."""
     halves: dict[tuple[str, str], dict[int, float]] = {}
@@ -207,11 +194,6 @@ def _half_widths(shares_by_field: Mapping[str, Effects]) -> dict[tuple[str, str]
             half = ((shares.high - shares.low)[row] / 2).tolist()
             halves[field_name, str(values[field_name])] = dict(zip(shares.topics.tolist(), half, strict=True))
     return halves
-
-
-def _joined(run: str | os.PathLike[str], model: Model) -> int:
-    """Return the number of models that a consensus or mean combines; 0 for other models."""
-    return len(members_of(run)) if has_consensus(run) else len(model.members)
 
 
 def _record_and_events(run: str | os.PathLike[str]) -> tuple[JsonObject, list[tuple[str, Events]], list[str]]:

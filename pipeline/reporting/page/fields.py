@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
-from collapsium.pipeline.analysis.effects import RunSource, effects_by_field, open_training
+from collapsium.pipeline.analysis.effects import RunSource, estimated, open_training
 from collapsium.pipeline.analysis.group_words import GroupWords, compared_groups, groups_of, words_by
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
 from collapsium.pipeline.analysis.regression import Effects
@@ -75,21 +75,31 @@ def field_sections(
     run: str | os.PathLike[str], fields: FieldOptions, effect: EffectOptions, source: SummarySource
 ) -> list[FieldSection]:
     """Return the sections that the options ask for."""
-    _check(fields, effect)
+    unused = next((name for name in sorted(effect.model_fields_set) if name != "cluster"), None)
+    if fields.effects is None and unused is not None:
+        raise OptionError("applies only to the section that `effects` adds", unused)
+    if fields.word_topics is not None and fields.words_by is None and fields.words_over is None:
+        raise OptionError("applies only to the sections that `words_by` and `words_over` add", "word_topics")
     if fields.effects is None and fields.words_by is None and fields.words_over is None:
         return []
     if fields.effects is not None:
         with _named_as("effects", "formula"):
             check_formula(fields.effects)
             require_formulaic()
-    chosen = _chosen_topics(run, fields.word_topics)
+    shares = {topic.id: topic.share for topic in topics(run, 1)}
+    for topic in fields.word_topics or ():
+        if topic not in shares:
+            raise OptionError(f"{topic}: there is no such topic", "word_topics")
+    chosen = list(dict.fromkeys(fields.word_topics or sorted(shares, key=lambda topic: -shares[topic])[:WORD_TOPICS]))
     _check_words(run, fields, chosen, effect.cluster, source)
     documents = sum(shard.documents for shard in Model(run).record.shards)
     sections = []
     if fields.effects is not None:
-        posterior = PosteriorOptions(posteriors="sampled" if documents <= SAMPLED else "fit", corpus=_path(source))
+        corpus = None if source.corpus is None else os.fspath(source.corpus)
+        posterior = PosteriorOptions(posteriors="sampled" if documents <= SAMPLED else "fit", corpus=corpus)
         with _named_as("effects", "formula"):
-            views = effects_by_field(run, fields.effects, effect, posterior, source.scheduling, source.progress)
+            scheduling, progress, by_field = source.scheduling, source.progress, not (effect.at or effect.contrast)
+            views = estimated(run, fields.effects, effect, posterior, scheduling, progress, by_field=by_field)
         sections.append(_effects_section(fields.effects, views, effect.level))
     reading = {"corpus": source.corpus, "progress": source.progress, **dict(source.scheduling)}
     with _named_as("word_topics", "topic", "topics"):
@@ -104,31 +114,13 @@ def field_sections(
     return sections
 
 
-def _check(fields: FieldOptions, effect: EffectOptions) -> None:
-    """Refuse options of sections that are not asked for."""
-    unused = next((name for name in sorted(effect.model_fields_set) if name != "cluster"), None)
-    if fields.effects is None and unused is not None:
-        raise OptionError("applies only to the section that `effects` adds", unused)
-    if fields.word_topics is not None and fields.words_by is None and fields.words_over is None:
-        raise OptionError("applies only to the sections that `words_by` and `words_over` add", "word_topics")
-
-
-def _chosen_topics(run: str | os.PathLike[str], named: Sequence[int] | None) -> list[int]:
-    """Return the topics whose words are compared: those that are named, or else the largest."""
-    shares = {topic.id: topic.share for topic in topics(run, 1)}
-    for topic in named or ():
-        if topic not in shares:
-            raise OptionError(f"{topic}: there is no such topic", "word_topics")
-    return list(dict.fromkeys(named or sorted(shares, key=lambda topic: -shares[topic])[:WORD_TOPICS]))
-
-
 def _check_words(
     run: str | os.PathLike[str], fields: FieldOptions, chosen: Sequence[int], cluster: str | None, source: SummarySource
 ) -> None:
     """Refuse groups, periods and clusters that do not exist before the first section is computed."""
     if fields.words_by is None and fields.words_over is None:
         return
-    model, corpus = open_training(run, _path(source))
+    model, corpus = open_training(run, source.corpus)
     documents = RunSource(model.folder.address, corpus.references, np.array(chosen))
     with closing(open_executor(**dict(source.scheduling))) as executor:
         if fields.words_by is not None:
@@ -140,10 +132,6 @@ def _check_words(
         if fields.words_over is not None:
             with _named_as("word_topics", "topics"), _named_as("words_over", "period"):
                 followed_periods(documents, executor, fields.words_over, len(model.vocabulary.words))
-
-
-def _path(source: SummarySource) -> str | None:
-    return None if source.corpus is None else os.fspath(source.corpus)
 
 
 @contextmanager

@@ -6,17 +6,17 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
+from collapsium.pipeline.analysis.labels.lift import by_lift
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS, Needs
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
@@ -33,13 +33,13 @@ from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites
-from collapsium.pipeline.reporting.charts import charts_of
+from collapsium.pipeline.reporting.charts import Events, charts_of
 from collapsium.pipeline.reporting.embedding import MapQuality
 from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions, nouns_of
 from collapsium.pipeline.reporting.page.context import Material, facts_of, gather
-from collapsium.pipeline.reporting.page.drawings import TimeView, branches, segment_views, time_view, tree_view
+from collapsium.pipeline.reporting.page.drawings import branches, segment_view, time_view, tree_view
 from collapsium.pipeline.reporting.page.fields import field_sections
-from collapsium.pipeline.reporting.topic_map import WEIGHTS, CircleText, TopicMap, circle_texts, map_names
+from collapsium.pipeline.reporting.topic_map import WEIGHTS, TopicMap, circle_texts, map_names
 from collapsium.pipeline.reporting.trees import check_folding
 from collapsium.pipeline.svg import STYLE, Chart, security_policy
 from collapsium.storage import html
@@ -48,7 +48,7 @@ from collapsium.storage.errors import OptionError
 from collapsium.storage.io.file import File, require_free
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.texts.blocks import find_files
-from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, LabelSummary
+from collapsium.storage.runs.summary import ExampleDocument, FieldSummary
 from collapsium.storage.units import Counting, silent
 
 # The map's width, about a pixel a unit on a wide screen, and its font sizes; a narrow screen shows it half as large.
@@ -57,33 +57,6 @@ MAP_FONTS = {"wide": 12.0, "narrow": 22.0}
 NAME_WORDS = 3
 TABLE_WORDS = 8
 LABEL_TOPICS = 4
-
-
-class TopicRow(TypedDict):
-    """A row of the table of topics."""
-
-    id: int
-    share: float
-    bar: float
-    below: float | None
-    level: int
-    most: int | None
-    stability: float | None
-    support: int | None
-    title: str | None
-    words: list[str]
-
-
-class Circle(TypedDict):
-    """A circle of the topic map, with its texts for wide and narrow screens."""
-
-    id: int
-    x: float
-    y: float
-    r: float
-    share: float
-    words: str
-    texts: dict[str, CircleText]
 
 
 def unit_names(material: Material) -> dict[str, str]:
@@ -213,7 +186,8 @@ def _field(field: FieldSummary) -> dict[str, object]:
 
 def cards(material: Material) -> list[tuple[str, str, str]]:
     """Return the figures at the top of the page: name, value, and a note on the value."""
-    units, events = unit_names(material), _last_iterations(material)
+    units = unit_names(material)
+    ends = [_last_iteration(events) for _, events in material.members]
     shards = material.model.record.shards
     documents = sum(shard.documents for shard in shards)
     tokens = int(material.model.vocabulary.tokens.sum())
@@ -224,24 +198,23 @@ def cards(material: Material) -> list[tuple[str, str, str]]:
         rows.append(("Tokens", f"{tokens:,}", ""))
     rows.append((units["words"].capitalize(), f"{material.model.record.vocabulary.words:,}", "in the vocabulary"))
     rows.append(("Iterations", f"{material.model.record.iterations:,}", ""))
-    scores = [float(event["score"]) for event in events if "score" in event]
+    scores = [float(event["score"]) for event in ends if "score" in event]
     if scores:
         text = number(scores[0]) if len(scores) == 1 else number(float(np.mean(scores)))
         note = "" if len(scores) == 1 else ", mean of the members"
         rows.append(("Held-out score", text, f"nats per token{note}"))
-    times = [float(event["elapsed"]) for event in events if "elapsed" in event]
+    times = [float(event["elapsed"]) for event in ends if "elapsed" in event]
     if times:
         rows.append(("Fitting time", duration(max(times)), "without set-up"))
     return rows
 
 
-def _last_iterations(material: Material) -> list[Mapping[str, Any]]:
-    """Return the last iteration's event of each fit."""
-    last = [next((e for e in reversed(events) if e["event"] == "iteration"), None) for _, events in material.members]
-    return [event for event in last if event is not None]
+def _last_iteration(events: Events) -> Mapping[str, Any]:
+    """Return the event of the last iteration of a fit; empty if there is none."""
+    return next((event for event in reversed(events) if event["event"] == "iteration"), {})
 
 
-def topic_rows(material: Material) -> list[TopicRow]:
+def topic_rows(material: Material) -> list[JsonObject]:
     """Return the rows of the table of topics."""
     max_share = max((topic.share for topic in material.topics), default=0.0) or 1.0
     documents = {} if material.summary is None else {topic.id: topic.documents for topic in material.summary.topics}
@@ -262,7 +235,7 @@ def topic_rows(material: Material) -> list[TopicRow]:
     ]
 
 
-def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
+def circles(material: Material, topics_map: TopicMap) -> list[JsonObject]:
     """Return the map's circles, the largest first, with their texts on wide and narrow screens."""
     topics, names = material.topics, map_names(material.model, material.topics, material.pools)
     texts = {kind: circle_texts(topics_map, topics, names, MAP_WIDTH, size) for kind, size in MAP_FONTS.items()}
@@ -280,15 +253,6 @@ def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
     ]
 
 
-def time_section(material: Material) -> TimeView | None:
-    """Return the charts of topic shares by period; None if no document has a readable date."""
-    return (
-        None
-        if material.shares is None
-        else time_view(material.shares, material.topics, unit_names(material)["documents"])
-    )
-
-
 def label_lifts(material: Material) -> JsonObject:
     """Return the template's function that ranks the topics of a label, and whether lifts refer to document means."""
     # Models of older releases have no mean proportions over documents; shares of the tokens stand for them.
@@ -297,9 +261,7 @@ def label_lifts(material: Material) -> JsonObject:
     known = {topic: mean for topic, mean in means.items() if mean is not None}
     overall |= known
 
-    def lifted(value: LabelSummary) -> list[Lifted]:
-        return by_lift(value.proportions, overall, LABEL_TOPICS)
-
+    lifted = partial(by_lift, overall=overall, count=LABEL_TOPICS)
     return {"lifted": lifted, "lifts_of_documents": bool(known)}
 
 
@@ -343,7 +305,7 @@ def member_rows(material: Material) -> list[JsonObject]:
         return []
     rows = []
     for name, events in material.members:
-        last: Mapping[str, Any] = next((event for event in reversed(events) if event["event"] == "iteration"), {})
+        last = _last_iteration(events)
         first: Mapping[str, Any] = next((event for event in events if "seed" in event), {})
         shown = {key: last.get(key) for key in ("iteration", "score", "objective", "elapsed")}
         rows.append({"name": name, "seed": first.get("seed"), **shown})
@@ -528,8 +490,11 @@ def report(
             find_files(sources, None, kind_of_name)  # refuses missing files before anything is computed
         sections = field_sections(run, fields, effect, source)  # first, as their errors need not wait for the rest
         material = gather(run, source, ranking, effect.cluster, required=fields.effects is None)
-        if sources is not None:
-            material = _with_snippets(run, material, sources, progress)
+        if sources and material.summary is not None:
+            words = {topic.id: [word for word, _ in topic.words] for topic in material.topics}
+            names = material.model.vocabulary.words
+            snippets, notes = example_snippets(run, material.summary, words, names, sources, progress)
+            material = replace(material, snippets=snippets, notes=[*material.notes, *notes])
         if not material.signed:
             measured, notes = topic_metrics(material.model, sources, scheduling, progress)
             material = replace(material, metrics=measured, notes=[*material.notes, *notes])
@@ -544,18 +509,6 @@ def report(
     return Report(len(material.topics), examples, material.notes, quality, page if out is None else None)
 
 
-def _with_snippets(
-    run: str | os.PathLike[str], material: Material, sources: Sequence[str], progress: Counting
-) -> Material:
-    """Return the material with passages of the example documents."""
-    if material.summary is None or not sources:
-        return material
-    words = {topic.id: [word for word, _ in topic.words] for topic in material.topics}
-    names = material.model.vocabulary.words
-    snippets, notes = example_snippets(run, material.summary, words, names, sources, progress)
-    return replace(material, snippets=snippets, notes=[*material.notes, *notes])
-
-
 def rendered(material: Material, title: str | None = None) -> str:
     """Return the page's HTML, with all text from the corpus escaped; by default its title is the name of the run."""
     charts, constant = charts_of(material.members, material.figures)
@@ -567,6 +520,7 @@ def rendered(material: Material, title: str | None = None) -> str:
     text = json.dumps(script_data(material), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
+    known = {topic.id: topic for topic in material.topics}
     context = {
         "material": material,
         "title": plain(title or material.name),
@@ -584,8 +538,10 @@ def rendered(material: Material, title: str | None = None) -> str:
         "charts": charts,
         "segmented": []
         if material.summary is None
-        else segment_views(material.summary.segmented, material.topics, unit_names(material)["topic"]),
-        "time": time_section(material),
+        else [segment_view(document, known, unit_names(material)["topic"]) for document in material.summary.segmented],
+        "time": None
+        if material.shares is None
+        else time_view(material.shares, material.topics, unit_names(material)["documents"]),
         "tree": tree_view(material.topics, **material.folding) if material.tree else None,
         "branches": branches(material.topics, **material.folding) if material.tree else [],
         "stable": stability(material),

@@ -73,7 +73,11 @@ def effects_figure(
     OptionError
         A topic does not exist, or there are axes for several panels.
     """
-    columns = _columns(effects, topics)
+    place = {topic: column for column, topic in enumerate(effects.topics.tolist())}
+    for topic in topics or ():
+        if topic not in place:
+            raise OptionError(f"`topics` {topic}: there is no such topic")
+    columns = [*place.values()] if topics is None else [place[topic] for topic in topics]
     if names is not None:
         known = zip(effects.topics.tolist(), effects.words, strict=True)
         effects = replace(effects, words=[names.get(topic, words) for topic, words in known])
@@ -235,14 +239,6 @@ def spread_evenly(heights: Floats, least: float) -> Floats:
     ])  # fmt: skip
 
 
-def _columns(effects: Effects, topics: Sequence[int] | None) -> list[int]:
-    place = {topic: column for column, topic in enumerate(effects.topics.tolist())}
-    for topic in topics or ():
-        if topic not in place:
-            raise OptionError(f"`topics` {topic}: there is no such topic")
-    return [*place.values()] if topics is None else [place[topic] for topic in topics]
-
-
 def number_along(effects: Effects) -> str | None:
     """Return the field along which predictions or differences form a curve."""
     names = dict.fromkeys(name for values in effects.values for name in values)
@@ -312,7 +308,14 @@ def _curves(
     figure, axes = new_panels(len(columns), heading, legend=len(groups) > 1, across=across, size=size, ax=ax)
     for panel, column in zip(axes, columns, strict=False):
         for number, (name, rows) in enumerate(groups.items()):
-            _draw_curve(panel, effects, rows, column, along, COLOURS[number % len(COLOURS)], plain(name))
+            colour = COLOURS[number % len(COLOURS)]
+            at = [float(effects.values[row][along]) for row in rows]
+            factor = 1.0 if effects.link == "logit" and effects.kind != "prediction" else 100.0
+            estimate, low, high = (
+                factor * part[rows, column] for part in (effects.estimate, effects.low, effects.high)
+            )
+            panel.plot(at, estimate, color=colour, linewidth=1.4, label=plain(name))
+            panel.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
         if effects.kind != "prediction":
             panel.axhline(0.0, color="#000000", linewidth=0.8)
         words = shortened(plain(effects.words[column]), MAX_LETTERS)
@@ -324,13 +327,3 @@ def _curves(
     elif len(groups) > 1 and columns:
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     return figure
-
-
-def _draw_curve(
-    panel: Axes, effects: Effects, rows: Sequence[int], column: int, along: str, colour: str, name: str
-) -> None:
-    at = [float(effects.values[row][along]) for row in rows]
-    factor = 1.0 if effects.link == "logit" and effects.kind != "prediction" else 100.0
-    estimate, low, high = (factor * part[rows, column] for part in (effects.estimate, effects.low, effects.high))
-    panel.plot(at, estimate, color=colour, linewidth=1.4, label=name)
-    panel.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)

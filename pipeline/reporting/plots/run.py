@@ -145,7 +145,22 @@ def _segments_figure(
     figure = new_figure(*(style.size or size), plain(style.title or ""))
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, panel, palette, topics_by_id in zip(row, panels, palettes, known, strict=True):
-        _areas(axes, panel, palette, topics_by_id)
+        shares, number = means_over_runs(panel.proportions), len(panel.proportions)
+        edges = np.arange(len(shares) + 1) * number / len(shares) + 0.5
+        base = np.zeros(len(shares))
+        parts = [(shares[:, topic], colour, _named(topics_by_id[topic])) for topic, colour in palette.items()]
+        rest = np.setdiff1d(np.arange(shares.shape[1]), list(palette))
+        if shares[:, rest].sum() > 0.0:
+            parts.append((shares[:, rest].sum(axis=1), GREY, OTHERS))
+        outline = {"fill": True, "edgecolor": "white", "linewidth": 0.6 if number <= MAX_WIDE_OUTLINES else 0.2}
+        for values, colour, name in parts:
+            axes.stairs(base + values, edges, baseline=base, color=colour, label=name, **outline)
+            base = base + values
+        axes.set(xlim=(edges[0], edges[-1]), ylim=(0.0, 1.0))
+        axes.set_xlabel(f"{panel.unit}{steps_note(number, len(shares))}")
+        integer_ticks(axes.xaxis)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(f"{_title(panel)}\n{panel.distance_text}", loc="left", fontsize=10, parse_math=False)
         position: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.13)}
         if alone:
             position = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
@@ -155,26 +170,6 @@ def _segments_figure(
             text.set_parse_math(False)
     row[0].set_ylabel("topic proportions")
     return figure
-
-
-def _areas(axes: Axes, panel: SegmentProportions, palette: Mapping[int, str], known: Mapping[int, Topic]) -> None:
-    """Draw stacked areas with a step for each segment."""
-    shares, number = means_over_runs(panel.proportions), len(panel.proportions)
-    edges = np.arange(len(shares) + 1) * number / len(shares) + 0.5
-    base = np.zeros(len(shares))
-    parts = [(shares[:, topic], colour, _named(known[topic])) for topic, colour in palette.items()]
-    rest = np.setdiff1d(np.arange(shares.shape[1]), list(palette))
-    if shares[:, rest].sum() > 0.0:
-        parts.append((shares[:, rest].sum(axis=1), GREY, OTHERS))
-    style = {"fill": True, "edgecolor": "white", "linewidth": 0.6 if number <= MAX_WIDE_OUTLINES else 0.2}
-    for values, colour, name in parts:
-        axes.stairs(base + values, edges, baseline=base, color=colour, label=name, **style)
-        base = base + values
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0.0, 1.0))
-    axes.set_xlabel(f"{panel.unit}{steps_note(number, len(shares))}")
-    integer_ticks(axes.xaxis)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(f"{_title(panel)}\n{panel.distance_text}", loc="left", fontsize=10, parse_math=False)
 
 
 def steps_note(segments: int, steps: int) -> str:

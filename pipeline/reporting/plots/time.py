@@ -65,35 +65,27 @@ def _figure(
     figure, axes = new_panels(panels, "", legend=False, size=style.size, across=across, ax=ax)
     if ax is None:
         figure.suptitle(heading, x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
-        _draw_documents(axes[-1], shares, style.text("Number of documents"))
+        widths = [end - start for start, end in zip(shares.starts, shares.ends, strict=True)]
+        axes[-1].bar(shares.starts, shares.documents, width=widths, align="edge", color="#9AA3AA")
+        axes[-1].set_title(style.text("Number of documents"), fontsize=10, parse_math=False)
+        integer_ticks(axes[-1].yaxis)
     for panel, column in zip(axes, columns, strict=False):
         topic = int(shares.topics[column])
         _draw_topic(panel, shares, column)
         if same_scale:
             panel.set_ylim(0.0, 100 * max(top_of_scale(shares, shown) for shown in columns))
         panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
+    first, last, middles = shares.starts[0], shares.ends[-1], _middles(shares)
+    # Widths of a panel, one of several or given axes, and of the longest name, in characters of its labels
+    across_panel = 1.0 / min(panels, across) if ax is None else float(ax.get_position().width)
+    width = float(figure.get_size_inches()[0]) * across_panel / CHARACTER
+    longest = max(len(label_of(shares, row)) for row in range(len(shares.names)))
+    limit = max(1, min(MOST_NAMES, int(width / (longest + NAME_GAP))))
+    rows = labelled_periods([(middle - first) / (last - first) for middle in middles], limit)
     for panel in axes:
-        first, last = shares.starts[0], shares.ends[-1]
         panel.set_xlim(first, last)
-        middles = _middles(shares)
-        rows = labelled_periods(
-            [(middle - first) / (last - first) for middle in middles],
-            names_across(shares, panel_width(figure, min(panels, across), ax)),
-        )
         panel.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
     return figure
-
-
-def panel_width(figure: Figure, across: int, ax: Axes | None = None) -> float:
-    """Return the width of a panel, one of several or given axes, in characters of its labels."""
-    share = 1.0 / across if ax is None else float(ax.get_position().width)
-    return float(figure.get_size_inches()[0]) * share / CHARACTER
-
-
-def names_across(shares: TimeShares, width: float) -> int:
-    """Return how many names of periods fit below a panel."""
-    longest = max(len(label_of(shares, row)) for row in range(len(shares.names)))
-    return max(1, min(MOST_NAMES, int(width / (longest + NAME_GAP))))
 
 
 def columns_of(shares: TimeShares, known: Mapping[int, Topic], chosen: Sequence[int] | None) -> list[int]:
@@ -161,14 +153,6 @@ def top_of_scale(shares: TimeShares, column: int) -> float:
     bands = share + BAND * shares.errors[:, column]
     reliable = bands[shares.documents >= FEW_DOCUMENTS]
     return max(1.1 * float(share.max()), 1.05 * float(reliable.max(initial=0.0)), 1e-8)
-
-
-def _draw_documents(axes: Axes, shares: TimeShares, title: str) -> None:
-    """Draw the number of documents of each period."""
-    widths = [end - start for start, end in zip(shares.starts, shares.ends, strict=True)]
-    axes.bar(shares.starts, shares.documents, width=widths, align="edge", color="#9AA3AA")
-    axes.set_title(title, fontsize=10, parse_math=False)
-    integer_ticks(axes.yaxis)
 
 
 def label_of(shares: TimeShares, row: int) -> str:
