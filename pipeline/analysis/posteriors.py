@@ -22,7 +22,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.pipeline.analysis.infer import THETA
-from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import ShardReference
 from collapsium.storage.corpus.shard import Documents, Shard
@@ -63,18 +62,6 @@ class DocumentPriors:
     columns: npt.NDArray[np.int64]  # Column of the proportions of each of them; -1 for topics that do not exist yet
     reported: npt.NDArray[np.int64]  # Columns of the topics that are reported
 
-    @staticmethod
-    def of(
-        model: Model,
-        executor: Executor,
-        blocks: list[Future[tasks.Block]],
-        references: Sequence[ShardReference],
-        reported: npt.NDArray[np.int64],
-    ) -> DocumentPriors:
-        """Read the prior, and to which columns of the proportions it belongs."""
-        [(prior, columns)] = executor.collect([executor.submit(_prior, model.folder.address, blocks)])
-        return DocumentPriors(model.folder.address, references, prior, columns, reported)
-
     @cached_property
     def model(self) -> Model:
         """The model, which each process opens for itself."""
@@ -85,7 +72,8 @@ class DocumentPriors:
         return {name: value for name, value in self.__dict__.items() if name != "model"}
 
 
-def _prior(url: str, blocks: list[tasks.Block]) -> tuple[Floats, npt.NDArray[np.int64]]:
+def prior_of(url: str, blocks: list[tasks.Block]) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Return the prior that all documents share, and the column of the proportions of each of its topics."""
     model = Model(url)
     none = np.zeros(0, dtype=np.int32)
     shard = Shard.of(0, Documents(pa.array([""]), np.zeros(2, dtype=np.int64), none, none))

@@ -31,6 +31,7 @@ from collapsium.pipeline.analysis.posteriors import (
     CHUNK,
     DocumentPriors,
     polish_step,
+    prior_of,
     read_posterior,
     sample_posterior,
     store_documents,
@@ -606,7 +607,9 @@ class Regression:
             self.notes.append(f"{whose} no posteriors of documents: {KNOWN}")
             return
         blocks = load_blocks(model, self.executor)
-        priors = DocumentPriors.of(model, self.executor, blocks, references, ids)
+        address = model.folder.address
+        [(prior, columns)] = self.executor.collect([self.executor.submit(prior_of, address, blocks)])
+        priors = DocumentPriors(address, references, prior, columns, ids)
         centre = self._centre()
         mu = np.outer(centre, np.log(priors.prior))
         coefficients = mu
@@ -703,23 +706,17 @@ class Regression:
                 self.notes.append("The logit did not converge; a topic may be absent at some values.")
         return np.asarray(beta, dtype=np.float64), np.asarray(np.linalg.inv(matrices), dtype=np.float64)
 
-    def estimate(self, ids: npt.NDArray[np.int64], words: list[str]) -> Effects:
-        """Return the estimates that the options ask for."""
-        [estimates] = self.estimates(ids, words, [(self.options.at, self.options.contrast)])
-        return estimates
+    def estimates(self, ids: npt.NDArray[np.int64], words: list[str], *, by_field: bool = False) -> list[Effects]:
+        """Return the estimates that the options ask for.
 
-    def estimates_by_field(self, ids: npt.NDArray[np.int64], words: list[str]) -> list[Effects]:
-        """Return a curve along each number of the formula, and differences of labels to the most frequent one."""
-        curves = {
-            name: self.counts[name].is_number and not self.design.has_levels(name) for name in self.design.formula.names
-        }
-        views = [((name,), ()) if curve else ((), (name,)) for name, curve in curves.items()]
-        return self.estimates(ids, words, views)
-
-    def estimates(
-        self, ids: npt.NDArray[np.int64], words: list[str], views: Sequence[tuple[Sequence[str], Sequence[str]]]
-    ) -> list[Effects]:
-        """Return estimates of the same coefficients in several views, each of which is an `at` and a `contrast`."""
+        With `by_field` they are a curve along each number of the formula, and differences of labels to the most
+        frequent one, of the same coefficients.
+        """
+        views: list[tuple[Sequence[str], Sequence[str]]] = [(self.options.at, self.options.contrast)]
+        if by_field:
+            names = self.design.formula.names
+            curves = {name: self.counts[name].is_number and not self.design.has_levels(name) for name in names}
+            views = [((name,), ()) if curve else ((), (name,)) for name, curve in curves.items()]
         requests = [(self._grid(at), self._contrasts(contrast)) for at, contrast in views]
         beta, covariance, df = self.solve()
         if 0 < self.clusters < FEW_CLUSTERS:

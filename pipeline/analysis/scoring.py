@@ -165,18 +165,24 @@ class Scored:
                     submitted.append(executor.submit(_predict_unseen, url, reference, first, blocks, seed))
                     first += reference.record.documents
                 return submitted
-            if self.known:
-                return [executor.submit(_predict_heldout, url, reference, blocks) for reference in held]
-            pairs = zip(references, held, strict=True)
-            return [executor.submit(_predict_observed, url, *pair, blocks, seed) for pair in pairs]
+            fitted = [None] * len(held) if self.known else references
+            pairs = zip(fitted, held, strict=True)
+            return [executor.submit(_predict_further, url, *pair, blocks, seed) for pair in pairs]
 
         return submit
 
 
-def _predict_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Predicted:
+def _predict_further(
+    url: str, reference: ShardReference | None, further: HeldoutReference, blocks: list[tasks.Block], seed: int
+) -> Predicted:
+    """Predict further tokens of documents, whose proportions are the fit's or are fitted to all tokens of a shard."""
     model = Model(url)
-    local = model.local_state(reference.number)
-    held = reference.load(segmented=model.family.uses_segments)
+    parts = parts_for(model)
+    if reference is None:
+        local = model.local_state(further.number)
+    else:
+        local = tasks.fold_in(model.family, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen"))
+    held = further.load(segmented=parts["segmented"])
     return predict_pairs(model.family, held, local, blocks, model.global_state)
 
 
@@ -187,17 +193,6 @@ def _predict_unseen(url: str, reference: ShardReference, first: int, blocks: lis
     stream = Stream(seed, "unseen")
     shard, held = (Shard.of(reference.number, part, **parts_for(model)) for part in (known, scored))
     local = tasks.fold_in(model.family, shard, blocks, model.global_state, stream)
-    return predict_pairs(model.family, held, local, blocks, model.global_state)
-
-
-def _predict_observed(
-    url: str, reference: ShardReference, scored: HeldoutReference, blocks: list[tasks.Block], seed: int
-) -> Predicted:
-    """Fit proportions to all tokens of a shard's documents and predict further tokens of the same documents."""
-    model = Model(url)
-    parts = parts_for(model)
-    held = scored.load(segmented=parts["segmented"])
-    local = tasks.fold_in(model.family, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen"))
     return predict_pairs(model.family, held, local, blocks, model.global_state)
 
 

@@ -102,9 +102,12 @@ def segment_proportions(
         inferred = model.family.infer(model.local_state(reference.number), model.global_state)
         ends = np.cumsum(inferred["segments"])
         shares = inferred["segment_topic"][ends[row] - inferred["segments"][row] : ends[row]]
-        return SegmentProportions(name, family, document, "segment", _normalised(shares))
-    shares = _documents(model, training, document)
-    return SegmentProportions(name, family, document, "document", _normalised(shares))
+        unit = "segment"
+    else:
+        shares, unit = _documents(model, training, document), "document"
+    positive = np.maximum(np.asarray(shares, dtype=np.float64), 0.0)
+    total = positive.sum(axis=1, keepdims=True)
+    return SegmentProportions(name, family, document, unit, positive / np.where(total > 0.0, total, 1.0))
 
 
 def _located(corpus: Corpus, document: str | None) -> tuple[str, ShardReference, int]:
@@ -147,13 +150,6 @@ def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
             f"`explode` makes them, and {model.record.family} does not model segments"
         )
     return np.concatenate(parts)
-
-
-def _normalised(shares: npt.NDArray[np.floating]) -> Floats:
-    """Return non-negative rows that sum to one."""
-    positive = np.maximum(np.asarray(shares, dtype=np.float64), 0.0)
-    total = positive.sum(axis=1, keepdims=True)
-    return positive / np.where(total > 0.0, total, 1.0)
 
 
 def compare_runs(

@@ -399,7 +399,9 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
     starts, row = np.unique(width.starts(hour[usable]), return_inverse=True)
     tables = [dates.table(name) for name in ("shares", "weighted", "squared")]
     columns = [documents, np.array(dates.tokens), np.array(dates.squares), *tables]
-    sums = [_summed(row, column[usable], starts.size) for column in columns]
+    sums = [np.zeros((starts.size, *column.shape[1:])) for column in columns]
+    for total, column in zip(sums, columns, strict=True):
+        np.add.at(total, row, column[usable])
     shares = sums[3] / np.maximum(sums[1], 1e-300)[:, None]
     beginnings = [moment(start) for start in starts.tolist()]
     return TimeShares(
@@ -415,12 +417,6 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
         dates,
         [width.following(start) for start in beginnings],
     )
-
-
-def _summed(row: Ints, values: npt.NDArray[np.generic], count: int) -> Floats:
-    sums = np.zeros((count, *values.shape[1:]))
-    np.add.at(sums, row, values)
-    return sums
 
 
 def _errors(

@@ -58,18 +58,15 @@ class LogLines:
 
     def write(self, text: str, level: str = "info", **figures: object) -> None:
         """Write a line."""
+        now = datetime.datetime.now().astimezone()
         if self._form == "json":
-            record = {"time": _now("milliseconds"), "level": level, "message": text, **figures}
+            record = {"time": now.isoformat(timespec="milliseconds"), "level": level, "message": text, **figures}
             self._stream.write(json_text(record) + "\n")
             self._stream.flush()
             return
         lead = "" if level == "info" else f"collapsium: {level}: "
-        stamp = "" if self.live else f"{_now('seconds')} "
+        stamp = "" if self.live else f"{now.isoformat(timespec='seconds')} "
         self.console.print(f"{stamp}{lead}{plain(text)}", markup=False)
-
-
-def _now(precision: str) -> str:
-    return datetime.datetime.now().astimezone().isoformat(timespec=precision)
 
 
 def _figures(event: Event, last_score: tuple[int, float] | None = None) -> str:

@@ -69,7 +69,7 @@ def embed(distances: Floats) -> tuple[Floats, str]:
     apart = 0.5 * (distances + distances.T)
     np.fill_diagonal(apart, 0.0)
     count = apart.shape[0]
-    method = (TSNE if count >= MIN_TSNE_OBJECTS else MDS) if _has_scikit_learn() else CLASSICAL
+    method = (TSNE if count >= MIN_TSNE_OBJECTS else MDS) if find_spec("sklearn") is not None else CLASSICAL
     if count < 2 or not apart.any():
         return np.zeros((count, 2)), method
     with threadpool_limits(limits=1):
@@ -105,14 +105,10 @@ def embed(distances: Floats) -> tuple[Floats, str]:
         return np.round(even, 6), method
 
 
-def _has_scikit_learn() -> bool:
-    return find_spec("sklearn") is not None
-
-
 def scaled(apart: Floats) -> Floats:
     """Return the positions of smallest stress by SMACOF, started from classical scaling, shape (objects, 2)."""
     begin = classical_scaling(apart)
-    if len(begin) < 3 or not begin.any() or not _has_scikit_learn():
+    if len(begin) < 3 or not begin.any() or find_spec("sklearn") is None:
         return begin
     from sklearn import manifold
 

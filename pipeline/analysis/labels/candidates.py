@@ -35,7 +35,6 @@ from collapsium.storage.errors import InputError, OptionError, optional, suggest
 from collapsium.storage.printable import ShortRepr
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
-from collapsium.workers.arrays.state import Rows
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -166,29 +165,21 @@ def _score_range(
     values: Sequence[str | float] = candidates.values
     for column, value in enumerate(values):
         labelled = replace(grid.shard, labels=grid.known_labels.set_to(candidates.field, value))
-        parts = zip(models, blocks, rows, strict=True)
-        probabilities = [
-            _probability(model, labelled, member_blocks, words, seed) for model, member_blocks, words in parts
-        ]
+        probabilities = []
+        for model, member_blocks, words in zip(models, blocks, rows, strict=True):
+            local = expected(model, labelled, member_blocks, seed)
+            predicted = model.family.predict(labelled, local, words, model.global_state)["probability"]
+            probabilities.append(np.asarray(predicted, dtype=np.float64))
         logs[:, column] = grid.logs(sum(probabilities[1:], start=probabilities[0]) / len(probabilities))
-    return CandidateScores(logs, shard.lengths, _known(labels, candidates))
-
-
-def _probability(model: Model, shard: Shard, blocks: list[tasks.Block], rows: Rows, seed: int) -> Floats:
-    local = expected(model, shard, blocks, seed)
-    probability = model.family.predict(shard, local, rows, model.global_state)["probability"]
-    return np.asarray(probability, dtype=np.float64)
-
-
-def _known(labels: Labels, candidates: Candidates) -> list[tuple[Any, ...]]:
-    """Return each document's actual values of the field."""
-    documents = labels.offsets.size - 1
+    known: list[tuple[Any, ...]]
     if candidates.numeric:
-        numbers = labels.numbers.get(candidates.field, np.full(documents, np.nan)).tolist()
-        return [() if math.isnan(number) else (number,) for number in numbers]
-    value = {place: value for place, (name, value) in enumerate(labels.names) if name == candidates.field}
-    by_document = np.split(labels.position, labels.offsets[1:-1])
-    return [tuple(value[label] for label in positions.tolist() if label in value) for positions in by_document]
+        numbers = labels.numbers.get(candidates.field, np.full(shard.documents, np.nan)).tolist()
+        known = [() if math.isnan(number) else (number,) for number in numbers]
+    else:
+        texts = {place: text for place, (name, text) in enumerate(labels.names) if name == candidates.field}
+        by_document = np.split(labels.position, labels.offsets[1:-1])
+        known = [tuple(texts[label] for label in positions.tolist() if label in texts) for positions in by_document]
+    return CandidateScores(logs, shard.lengths, known)
 
 
 @dataclass(frozen=True)

@@ -198,22 +198,18 @@ def measure_with_labels(
             known = f"{int(fitted.sample.sum()):,} training documents"
             how = f"fitted to {known}, on {used:,} unseen ones, of label '{field}'"
         figures = {"labelled": labelled, "classified": how}
+        labels, proportions = measured.labels[measured.sample], measured.proportions
         for metric in metrics:
-            value = _value(metric, measured, fitted, job.seed)
+            if metric.name in AGREEMENTS:
+                value = AGREEMENTS[metric.name](measured.labels, measured.topics)
+            elif fitted is None:
+                value = linear_accuracy(labels, proportions, job.seed)
+            else:
+                value = unseen_accuracy(fitted.labels[fitted.sample], fitted.proportions, labels, proportions)
             if np.isnan(value):
                 raise InputError(corpus.url, f"expected two or more labels of {FOLDS} documents or more")
             values[metric.name].append(value)
     return [measurement(metric, job.named, values[metric.name], figures) for metric in metrics]
-
-
-def _value(metric: Metric, measured: LabelledDocuments, fitted: LabelledDocuments | None, seed: int) -> float:
-    if metric.name in AGREEMENTS:
-        return AGREEMENTS[metric.name](measured.labels, measured.topics)
-    labels, proportions = measured.labels[measured.sample], measured.proportions
-    if fitted is None:
-        return linear_accuracy(labels, proportions, seed)
-    known = fitted.labels[fitted.sample], fitted.proportions
-    return unseen_accuracy(*known, labels, proportions)
 
 
 def _documents(

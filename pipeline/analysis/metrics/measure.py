@@ -392,10 +392,6 @@ class _Plan:
     stack: ExitStack
     opened: dict[str, Corpus] = field(default_factory=dict)
 
-    def names(self, option: str) -> bool:
-        """Return whether the user names documents by an option."""
-        return self.documents[option] is not None
-
     def corpus(self, option: str) -> Corpus:
         """Return the corpus that an option names, or that is made of the texts that it names."""
         if option not in self.opened:
@@ -470,7 +466,11 @@ class _Plan:
             texts = self.texts()
             return metrics, lambda: measure_in_windows(metrics, job, texts)
         if needs is Needs.CORPUS:
-            counted = self.corpus("coherence") if self.names("coherence") else require_training_corpus(job.named[0][1])
+            counted = (
+                self.corpus("coherence")
+                if self.documents["coherence"] is not None
+                else require_training_corpus(job.named[0][1])
+            )
             counted.require(DOCUMENTS, "coherence")
             require_words(job.named[0][1], counted)
             return metrics, lambda: measure_in_documents(metrics, job, counted)
@@ -485,7 +485,7 @@ class _Plan:
                     )
             unseen = self._unseen
             return metrics, (lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents))
-        heldout, new = self.names("heldout"), self.names("unseen")
+        heldout, new = self.documents["heldout"] is not None, self.documents["unseen"] is not None
         if not heldout and not new:
             raise OptionError("needs held-out tokens (`heldout` CORPUS) or unseen documents (`unseen` CORPUS|TEXTS)")
         if new:
@@ -496,7 +496,7 @@ class _Plan:
 
     def _with_labels(self, metrics: Sequence[Metric]) -> Callable[[], list[Measurement]]:
         model = self.job.named[0][1]
-        if not self.names("unseen"):
+        if self.documents["unseen"] is None:
             training = require_training_corpus(model)
             label_field = field_of(training, self.options.label_field)
             return lambda: measure_with_labels(metrics, self.job, label_field, training, unseen=False)
@@ -516,7 +516,7 @@ class _Plan:
     @cached_property
     def _unseen(self) -> Corpus:
         """The unseen documents, to none of which a model was fitted."""
-        if not self.names("unseen"):
+        if self.documents["unseen"] is None:
             raise OptionError("needs documents that the model was not fitted to (`unseen` CORPUS|TEXTS)")
         unseen = self.corpus("unseen")
         unseen.require_documents()

@@ -209,10 +209,6 @@ class MapPanel:
         text = self.map.quality.describe("nodes" if self.topics[0].level is not None else "topics")
         axes.set_xlabel(textwrap.fill(text, 130 if self.alone else 62), fontsize=9 if self.alone else 7, loc="left")
 
-    def size(self) -> tuple[float, float]:
-        """Return the width and height of a figure that shows only the map, in inches."""
-        return WIDTH / 72 + 0.3, WIDTH * self.map.height / 72 + 1.2
-
     def finish(self, axes: Axes) -> None:
         """Draw circles, ids and names to fill the axes, one unit of which is then a point."""
         from matplotlib.patches import Circle
@@ -401,7 +397,29 @@ def _drawn_panels(
     run: str | os.PathLike[str], names: tuple[str, ...], required: Sequence[str], style: Style, ax: Axes | None
 ) -> tuple[Drawing, list[str]]:
     """Return the figure of the panels that the run has data for, and their names."""
-    panels = _panels(run, names, style)
+    members, model = events_of(run), Model(run)
+    values = model.figures()
+    figures = {
+        "score": ["score"],
+        "change": ["change"],
+        "objective": ["objective"],
+        "topics": list(NUMBERS),
+        "parameters": parameters_of(values),
+    }
+    panels: list[Panel] = []
+    for name in names:
+        for figure in figures.get(name, []):
+            series = series_of(members, figure)
+            if len({value for _, points in series for _, value in points}) > 1:
+                panel_title, unit = map(style.text, title_of(figure))
+                panels.append((name, panel_title, _curve(series, unit, counted=figure in COUNTS)))
+    run_topics = style.named(topics_of(run, 1)) if {"sizes", "map"} & set(names) else []
+    nodes = any(topic.level is not None for topic in run_topics)
+    if "sizes" in names and run_topics:
+        panel_title = style.text(f"Share of the tokens of each {'node' if nodes else 'topic'}")
+        panels.append(("sizes", panel_title, lambda axes: _sizes(axes, run_topics)))
+    if "map" in names and run_topics and not any(topic.signed for topic in run_topics):
+        panels.append(("map", f"Map of the {'nodes' if nodes else 'topics'}", MapPanel(model, run_topics)))
     shown = list(dict.fromkeys(name for name, _, _ in panels))
     missing = [name for name in required if name not in shown]
     if missing:
@@ -463,36 +481,6 @@ def _tree(run: str | os.PathLike[str], style: Style, min_share: float | None, le
 Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing function of a panel
 
 
-def _panels(run: str | os.PathLike[str], names: Sequence[str], style: Style) -> list[Panel]:
-    """Return the named panels that the run has data for."""
-    members, model = events_of(run), Model(run)
-    values = model.figures()
-    figures = {
-        "score": ["score"],
-        "change": ["change"],
-        "objective": ["objective"],
-        "topics": list(NUMBERS),
-        "parameters": parameters_of(values),
-    }
-    panels: list[Panel] = []
-    for name in names:
-        for figure in figures.get(name, []):
-            series = series_of(members, figure)
-            if len({value for _, points in series for _, value in points}) > 1:
-                title, unit = map(style.text, title_of(figure))
-                panels.append((name, title, _curve(series, unit, counted=figure in COUNTS)))
-    if not {"sizes", "map"} & set(names):
-        return panels
-    topics = style.named(topics_of(run, 1))
-    nodes = any(topic.level is not None for topic in topics)
-    if "sizes" in names and topics:
-        title = style.text(f"Share of the tokens of each {'node' if nodes else 'topic'}")
-        panels.append(("sizes", title, lambda axes: _sizes(axes, topics)))
-    if "map" in names and topics and not any(topic.signed for topic in topics):
-        panels.append(("map", f"Map of the {'nodes' if nodes else 'topics'}", MapPanel(model, topics)))
-    return panels
-
-
 def _panels_figure(panels: Sequence[Panel], title: str, size: Size | None, ax: Axes | None) -> Figure:
     """Draw panels; a map is drawn last, when the layout has fixed its size."""
     figure, all_axes = new_panels(len(panels), "", legend=False, size=size, ax=ax)
@@ -502,7 +490,8 @@ def _panels_figure(panels: Sequence[Panel], title: str, size: Size | None, ax: A
     if len(panels) == len(maps):
         maps[0][0].alone = True
         if ax is None:
-            figure.set_size_inches(size or maps[0][0].size())
+            # Width and height of a figure that shows only the map
+            figure.set_size_inches(size or (WIDTH / 72 + 0.3, WIDTH * maps[0][0].map.height / 72 + 1.2))
     for axes, (_, name, draw) in zip(all_axes, panels, strict=True):
         axes.set_title(plain(name), parse_math=False)
         draw(axes)

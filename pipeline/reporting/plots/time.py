@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 import itertools
 import os
@@ -10,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.pipeline.analysis.topic_shares import TimeShares
 from collapsium.pipeline.formatting import plain, shortened
@@ -69,13 +69,14 @@ def _figure(
         axes[-1].bar(shares.starts, shares.documents, width=widths, align="edge", color="#9AA3AA")
         axes[-1].set_title(style.text("Number of documents"), fontsize=10, parse_math=False)
         integer_ticks(axes[-1].yaxis)
+    middles = [start + (end - start) / 2 for start, end in zip(shares.starts, shares.ends, strict=True)]
     for panel, column in zip(axes, columns, strict=False):
         topic = int(shares.topics[column])
-        _draw_topic(panel, shares, column)
+        _draw_topic(panel, shares, column, np.array(middles))
         if same_scale:
             panel.set_ylim(0.0, 100 * max(top_of_scale(shares, shown) for shown in columns))
         panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
-    first, last, middles = shares.starts[0], shares.ends[-1], _middles(shares)
+    first, last = shares.starts[0], shares.ends[-1]
     # Widths of a panel, one of several or given axes, and of the longest name, in characters of its labels
     across_panel = 1.0 / min(panels, across) if ax is None else float(ax.get_position().width)
     width = float(figure.get_size_inches()[0]) * across_panel / CHARACTER
@@ -116,10 +117,6 @@ def _named(number: int, topic: Topic | None) -> str:
     return title
 
 
-def _middles(shares: TimeShares) -> list[datetime.datetime]:
-    return [start + (end - start) / 2 for start, end in zip(shares.starts, shares.ends, strict=True)]
-
-
 def unbroken(shares: TimeShares) -> list[range]:
     """Return the runs of consecutive periods that all have documents."""
     breaks = [row for row in range(1, len(shares.starts)) if shares.ends[row - 1] != shares.starts[row]]
@@ -127,9 +124,9 @@ def unbroken(shares: TimeShares) -> list[range]:
     return [range(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
-def _draw_topic(axes: Axes, shares: TimeShares, column: int) -> None:
+def _draw_topic(axes: Axes, shares: TimeShares, column: int, at: npt.NDArray[np.object_]) -> None:
     """Draw a topic's share with its band; lines are interrupted at periods without documents."""
-    at, share = np.array(_middles(shares)), 100 * shares.shares[:, column]
+    share = 100 * shares.shares[:, column]
     error = 100 * BAND * shares.errors[:, column]
     for run in unbroken(shares):
         rows = slice(run.start, run.stop)

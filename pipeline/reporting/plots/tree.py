@@ -94,7 +94,16 @@ def _figure(tree: Sequence[Topic], title: str, style: Style) -> Figure:
     for number, line in enumerate(caption):
         _write(axes, MARGIN, MARGIN + TITLE * LINE + (number + 0.8) * SMALL * LINE, line, SMALL, GREY)
     moved = [(x + MARGIN, y + upper) for x, y in places]
-    _draw_edges(axes, tree, cards, moved)
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    for number, above in enumerate(parents_of([node.level or 0 for node in tree])):
+        if above < 0:
+            continue
+        codes = [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+        path = Path(edge_points(moved[above], cards[above], moved[number], cards[number]), codes)
+        width = 0.6 + 3.0 * strength(tree[number])
+        axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=width, zorder=1))
     for node, card, (x, y) in zip(tree, cards, moved, strict=True):
         _draw_card(axes, node, card, x, y)
     return figure
@@ -103,22 +112,6 @@ def _figure(tree: Sequence[Topic], title: str, style: Style) -> Figure:
 def _write(axes: Axes, x: float, y: float, text: str, size: float, colour: str) -> None:
     # Without parse_math a dollar sign would start a formula.
     axes.text(x, y, text, size=size, color=colour, ha="left", va="center_baseline", parse_math=False)
-
-
-def _draw_edges(
-    axes: Axes, tree: Sequence[Topic], cards: Sequence[Card], places: Sequence[tuple[float, float]]
-) -> None:
-    """Draw a line from each node's parent to the node, behind the cards."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    for number, parent in enumerate(parents_of([node.level or 0 for node in tree])):
-        if parent < 0:
-            continue
-        codes = [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
-        path = Path(edge_points(places[parent], cards[parent], places[number], cards[number]), codes)
-        width = 0.6 + 3.0 * strength(tree[number])
-        axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=width, zorder=1))
 
 
 def _draw_card(axes: Axes, node: Topic, card: Card, x: float, y: float) -> None:
