@@ -156,7 +156,16 @@ def infer(
         documents_for(source, documents, reading=without_none(reading), notice=notice, **where) as new,
         table_file(out) as file,
     ):
-        rows = _write(model, new.corpus, file, layout, where, progress)
+        rows, schema = 0, SEGMENT_SCHEMA if layout.segments else SCHEMA
+        shards = ((reference, ()) for reference in new.corpus.references)
+        with (
+            contextlib.closing(_results(model, new.corpus, where, _proportions, layout, shards)) as tables,
+            written_to(file, schema, dense=layout.threshold is None) as writer,
+        ):
+            for table in tables:
+                writer.write(table)
+                rows += table.num_rows
+                progress(rows)
         if out is None:
             return _as_frame(read_table(file, documents))
     if model.members:
@@ -279,29 +288,6 @@ def _results(
         address = model.folder.address
         futures = (executor.submit(task, address, shard, blocks, layout, seen, *further) for shard, further in shards)
         yield from in_order(executor, futures, 2 * executor.workers)
-
-
-def _write(
-    model: Model,
-    corpus: Corpus,
-    out: str | os.PathLike[str],
-    layout: _Layout,
-    where: Mapping[str, Any],
-    progress: Counting,
-) -> int:
-    """Write the proportions of a corpus's documents, and return the number of rows."""
-    written, schema = 0, SEGMENT_SCHEMA if layout.segments else SCHEMA
-
-    shards = ((reference, ()) for reference in corpus.references)
-    with (
-        contextlib.closing(_results(model, corpus, where, _proportions, layout, shards)) as tables,
-        written_to(out, schema, dense=layout.threshold is None) as writer,
-    ):
-        for table in tables:
-            writer.write(table)
-            written += table.num_rows
-            progress(written)
-    return written
 
 
 def require_segments(family: str) -> None:

@@ -104,7 +104,28 @@ def segment_proportions(
         shares = inferred["segment_topic"][ends[row] - inferred["segments"][row] : ends[row]]
         unit = "segment"
     else:
-        shares, unit = _documents(model, training, document), "document"
+        if document is None and training.manifest.documents > MAX_DOCUMENTS:
+            raise OptionError(
+                f"{training.url}: expected at most {MAX_DOCUMENTS:,} documents along one axis, found "
+                f"{training.manifest.documents:,}; name a document (`document` ID) whose segments are ID#1, ID#2, ..."
+            )
+        sweeps, parts = model.family, []
+        for reference in training.references:
+            if document is None:
+                rows = np.arange(reference.record.documents)
+            else:
+                ids = reference.documents().ids.to_pylist()
+                rows = np.array([row for row, name in enumerate(ids) if name.rpartition("#")[0] == document], dtype=int)
+            if rows.size:
+                theta = sweeps.infer(model.local_state(reference.number), model.global_state)["document_topic"]
+                parts.append(np.asarray(theta, dtype=np.float64)[rows])
+        if not parts:
+            raise OptionError(
+                f"`document` {document}: {training.url} has no documents {document}#1, {document}#2, ..., as "
+                f"`explode` makes them, and {model.record.family} does not model segments"
+            )
+        shares = np.concatenate(parts)
+        unit = "document"
     positive = np.maximum(np.asarray(shares, dtype=np.float64), 0.0)
     total = positive.sum(axis=1, keepdims=True)
     return SegmentProportions(name, family, document, unit, positive / np.where(total > 0.0, total, 1.0))
@@ -125,31 +146,6 @@ def _located(corpus: Corpus, document: str | None) -> tuple[str, ShardReference,
     if document is not None:
         raise OptionError(f"`document` {document}: {corpus.url} has no document with this id")
     return reference.documents().ids[row].as_py(), reference, row
-
-
-def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
-    """Return the proportions of all documents in their order, or of those that were the segments of one."""
-    if document is None and corpus.manifest.documents > MAX_DOCUMENTS:
-        raise OptionError(
-            f"{corpus.url}: expected at most {MAX_DOCUMENTS:,} documents along one axis, found "
-            f"{corpus.manifest.documents:,}; name a document (`document` ID) whose segments are ID#1, ID#2, ..."
-        )
-    sweeps, parts = model.family, []
-    for reference in corpus.references:
-        if document is None:
-            rows = np.arange(reference.record.documents)
-        else:
-            ids = reference.documents().ids.to_pylist()
-            rows = np.array([row for row, name in enumerate(ids) if name.rpartition("#")[0] == document], dtype=int)
-        if rows.size:
-            theta = sweeps.infer(model.local_state(reference.number), model.global_state)["document_topic"]
-            parts.append(np.asarray(theta, dtype=np.float64)[rows])
-    if not parts:
-        raise OptionError(
-            f"`document` {document}: {corpus.url} has no documents {document}#1, {document}#2, ..., as "
-            f"`explode` makes them, and {model.record.family} does not model segments"
-        )
-    return np.concatenate(parts)
 
 
 def compare_runs(

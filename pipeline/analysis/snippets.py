@@ -244,8 +244,16 @@ def passage(text: str, weights: Mapping[str, float], form: Form | None = None, r
             low += 1
         if score > best + 1e-9:
             best, start = score, hits[low][0]
-    begin = _beginning(text, start)
-    end = _ending(text, begin)
+    # A passage begins with a sentence or else a word, and ends after a word.
+    begin, end = 0, len(text)
+    if start > BEFORE:
+        before = text[start - BEFORE : start]
+        sentence, space = max(before.rfind(mark) for mark in (". ", "? ", "! ")), before.find(" ")
+        after_space = start if space < 0 else start - BEFORE + space + 1
+        begin = after_space if sentence < 0 else start - BEFORE + sentence + 2
+    if end > begin + LENGTH:
+        space = text.rfind(" ", begin + LENGTH // 2, begin + LENGTH)
+        end = begin + LENGTH if space < 0 else space
     parts, at = ["… " if begin else ""], begin
     for first, last, _ in hits:
         if first >= at and last <= end:
@@ -276,26 +284,6 @@ def _hits(text: str, weights: Mapping[str, float], form: Form | None, rule: int)
             hits.append((*span, word))
         previous = (*span, word)
     return hits
-
-
-def _beginning(text: str, first: int) -> int:
-    """Return the start of a passage: the start of a sentence, or else of a word."""
-    if first <= BEFORE:
-        return 0
-    before = text[first - BEFORE : first]
-    sentence = max(before.rfind(mark) for mark in (". ", "? ", "! "))
-    if sentence >= 0:
-        return first - BEFORE + sentence + 2
-    space = before.find(" ")
-    return first if space < 0 else first - BEFORE + space + 1
-
-
-def _ending(text: str, begin: int) -> int:
-    """Return the end of a passage, after a word."""
-    if len(text) <= begin + LENGTH:
-        return len(text)
-    space = text.rfind(" ", begin + LENGTH // 2, begin + LENGTH)
-    return begin + LENGTH if space < 0 else space
 
 
 WORDS = 10  # First words of a topic, which are looked for besides those that explain it in a document

@@ -269,7 +269,26 @@ def topic_shares(
     known = [labels.field for labels in summary.fields]
     if period not in known:
         raise OptionError(f"expected {EXPECTED}, or a field of labels; found {period!r}{near(period, known)}", "period")
-    shares = by_column(run, summary.dates, period, source)
+    # The periods are the values of a field of labels, in the order of their first dates.
+    _, training = open_training(run, source.corpus)
+    spans: dict[str, list[float]] = {}  # First and last hour, documents and tokens of each value
+    with contextlib.closing(open_executor(**dict(source.scheduling))) as executor:
+        for part in executor.collect([executor.submit(_spans, reference, period) for reference in training.references]):
+            for value, span in part.items():
+                total = spans.get(value, [*span[:2], 0.0, 0.0])
+                spans[value] = [min(span[0], total[0]), max(span[1], total[1]), span[2] + total[2], span[3] + total[3]]
+    if not spans:
+        raise OptionError(f"no document has both a date and a value of {period!r}", "period")
+    values = sorted(spans, key=lambda value: (spans[value][0], value))
+    starts = [moment(int(spans[value][0])) for value in values]
+    end_of_last = moment(int(max(span[1] for span in spans.values())) + 24)
+    ids = np.array(summary.dates.topics, dtype=np.int64)
+    nothing = np.zeros((len(values), ids.size))
+    shares = TimeShares(
+        period, values, starts, np.array([spans[value][2] for value in values], dtype=np.int64),
+        np.array([spans[value][3] for value in values]), ids, nothing, nothing, 0, summary.dates,
+        [*starts[1:], max(end_of_last, starts[-1] + datetime.timedelta(days=1))],
+    )  # fmt: skip
     return with_errors(shares, run, summary, cluster, source, required=True)
 
 
@@ -333,29 +352,6 @@ def _candidate(summary: SummaryRecord) -> list[str]:
             )
             return [hint]
     return []
-
-
-def by_column(run: str | os.PathLike[str], dates: DatesSummary, name: str, source: SummarySource) -> TimeShares:
-    """Return periods that are the values of a field of labels, in the order of their first dates; without shares."""
-    _, corpus = open_training(run, source.corpus)
-    spans: dict[str, list[float]] = {}  # First and last hour, documents and tokens of each value
-    with contextlib.closing(open_executor(**dict(source.scheduling))) as executor:
-        for part in executor.collect([executor.submit(_spans, reference, name) for reference in corpus.references]):
-            for value, span in part.items():
-                total = spans.get(value, [*span[:2], 0.0, 0.0])
-                spans[value] = [min(span[0], total[0]), max(span[1], total[1]), span[2] + total[2], span[3] + total[3]]
-    if not spans:
-        raise OptionError(f"no document has both a date and a value of {name!r}", "period")
-    values = sorted(spans, key=lambda value: (spans[value][0], value))
-    starts = [moment(int(spans[value][0])) for value in values]
-    last = moment(int(max(span[1] for span in spans.values())) + 24)
-    topics = np.array(dates.topics, dtype=np.int64)
-    nothing = np.zeros((len(values), topics.size))
-    return TimeShares(
-        name, values, starts, np.array([spans[value][2] for value in values], dtype=np.int64),
-        np.array([spans[value][3] for value in values]), topics, nothing, nothing, 0, dates,
-        [*starts[1:], max(last, starts[-1] + datetime.timedelta(days=1))],
-    )  # fmt: skip
 
 
 def _spans(reference: ShardReference, name: str) -> dict[str, list[float]]:

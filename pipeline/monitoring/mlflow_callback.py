@@ -70,7 +70,18 @@ class MLflow:
                 if time.monotonic() - self._logged.get(member, 0.0) >= EVERY:
                     self._log(member)
             elif event["event"] == "end" and member in self._runs:
-                self._end(event, member)
+                self._log(member)
+                ended, done = self._runs.pop(member), event["reason"] in DONE
+                self._client.set_tag(ended, "collapsium.reason", event["reason"])
+                if self._artifacts and done and self._folder is not None and Folder(self._folder).local:
+                    folder = Path(self._folder) if member is None else Path(self._folder) / "members" / f"{member:03d}"
+                    for part in ("model", RECORD, EVENTS):
+                        if (folder / part).is_dir():
+                            self._client.log_artifacts(ended, str(folder / part), part)
+                        elif (folder / part).is_file():
+                            self._client.log_artifact(ended, str(folder / part))
+                killed = "KILLED" if event["reason"] == "interrupt" else "FAILED"
+                self._client.set_terminated(ended, "FINISHED" if done else killed)
 
     def _begin(self, event: Event, member: int | None) -> None:
         """Create a run with the options as its parameters."""
@@ -107,18 +118,3 @@ class MLflow:
         ]
         self._client.log_batch(self._runs[member], metrics=metrics)
         self._logged[member] = time.monotonic()
-
-    def _end(self, event: Event, member: int | None) -> None:
-        """Log the last iteration and the artifacts, and end MLflow's run."""
-        self._log(member)
-        run, done = self._runs.pop(member), event["reason"] in DONE
-        self._client.set_tag(run, "collapsium.reason", event["reason"])
-        if self._artifacts and done and self._folder is not None and Folder(self._folder).local:
-            folder = Path(self._folder) if member is None else Path(self._folder) / "members" / f"{member:03d}"
-            for name in ("model", RECORD, EVENTS):
-                if (folder / name).is_dir():
-                    self._client.log_artifacts(run, str(folder / name), name)
-                elif (folder / name).is_file():
-                    self._client.log_artifact(run, str(folder / name))
-        killed = "KILLED" if event["reason"] == "interrupt" else "FAILED"
-        self._client.set_terminated(run, "FINISHED" if done else killed)

@@ -134,7 +134,22 @@ def export(
         else:
             folder = Folder(place.path)
             ensure_free(folder)
-            exported = _to_csv(run, model, run_topics, folder, tables, {"progress": progress, **dict(scheduling)})
+            how = {"progress": progress, **dict(scheduling)}
+            with created(folder) as unfinished, tempfile.TemporaryDirectory(prefix="collapsium-") as name:
+                scratch = Path(name)
+
+                def put(file: str, write: Callable[[IO[str]], _Result]) -> _Result:
+                    with (scratch / file).open("w", encoding="utf-8", newline="", errors="replace") as sink:
+                        result = write(sink)
+                    File(f"{unfinished.url}/{file}").put(scratch / file)
+                    return result
+
+                guarded = put("topics.csv", lambda file: _write_topics(file, run_topics, model.topic_names))
+                guarded += put("words.csv", lambda file: _write_words(file, model, run_topics, tables.threshold))
+                number, notes = put(
+                    "documents.csv", lambda file: _write_documents(file, scratch, run, model, tables, how)
+                )
+            exported = Exported(len(run_topics), number, [*notes, *guarded_note(guarded)])
         return place.with_temporary(replace(exported, path=place.path))
 
 
@@ -230,25 +245,6 @@ def _write_documents(
             pairs = zip(row["topics"], row["proportions"], strict=True)
             writer.writerows((row["id"], topic, _short(share)) for topic, share in pairs)
     return inference.rows, []
-
-
-def _to_csv(
-    run: str | os.PathLike[str], model: Model, run_topics: list[Topic], folder: Folder, tables: TableOptions,
-    how: dict[str, Any],
-) -> Exported:  # fmt: skip
-    with created(folder) as unfinished, tempfile.TemporaryDirectory(prefix="collapsium-") as name:
-        place = Path(name)
-
-        def put(file: str, write: Callable[[IO[str]], _Result]) -> _Result:
-            with (place / file).open("w", encoding="utf-8", newline="", errors="replace") as sink:
-                result = write(sink)
-            File(f"{unfinished.url}/{file}").put(place / file)
-            return result
-
-        guarded = put("topics.csv", lambda file: _write_topics(file, run_topics, model.topic_names))
-        guarded += put("words.csv", lambda file: _write_words(file, model, run_topics, tables.threshold))
-        number, notes = put("documents.csv", lambda file: _write_documents(file, place, run, model, tables, how))
-    return Exported(len(run_topics), number, [*notes, *guarded_note(guarded)])
 
 
 def _write_topics(file: IO[str], run_topics: list[Topic], names: Mapping[int, str]) -> int:

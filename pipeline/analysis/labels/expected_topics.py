@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.labels.conditional import (
+from collapsium.pipeline.analysis.labels.candidates import (
     expected_proportions,
     require_expectations,
     require_table,
@@ -22,7 +22,6 @@ from collapsium.pipeline.analysis.labels.lift import smoothed_lift
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.options import keywords
-from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.errors import NumericalError, OptionError, suggestion
 from collapsium.storage.io.file import File, require_free
@@ -78,24 +77,10 @@ def expected_topics(run: str | os.PathLike[str], given: Sequence[str], words: in
     """
     model = Model(run)
     require_expectations(model)
-    labels = _labels(require_table(model), given)
-    proportions = expected_proportions(model, labels)[0]
-    expected = [ExpectedTopic(topic, float(proportions[topic.id])) for topic in topics(run, words)]
-    return sorted(expected, key=lambda topic: -topic.expected)
-
-
-def named_labels(run: str | os.PathLike[str], texts: Sequence[str]) -> list[str]:
-    """Split comma-separated labels, except texts that are a label, or field=value, as they are."""
-    labels = {text for name, value in table_of(Model(run)).names for text in (value, f"{name}={value}")}
-    parts = [part for text in texts for part in ([text] if text in labels else text.split(","))]
-    return [part.strip() for part in parts if part.strip()]
-
-
-def _labels(table: LabelTable, texts: Sequence[str]) -> Labels:
-    """Return one document's labels and covariates from texts of the user."""
+    table = require_table(model)
     numbers = {number.name: math.nan for number in table.numbers}
     names: set[Name] = set()
-    for text in texts:
+    for text in given:
         name, equals, value = text.partition("=")
         if name in numbers and equals:
             try:
@@ -113,7 +98,17 @@ def _labels(table: LabelTable, texts: Sequence[str]) -> Labels:
             names.add(table.names[table.number_of(text)])
     position = np.arange(len(names), dtype=np.int32)
     columns = {name: np.array([value]) for name, value in numbers.items()}
-    return Labels(tuple(sorted(names)), np.array([0, len(names)], dtype=np.int64), position, columns)
+    labels = Labels(tuple(sorted(names)), np.array([0, len(names)], dtype=np.int64), position, columns)
+    proportions = expected_proportions(model, labels)[0]
+    expected = [ExpectedTopic(topic, float(proportions[topic.id])) for topic in topics(run, words)]
+    return sorted(expected, key=lambda topic: -topic.expected)
+
+
+def named_labels(run: str | os.PathLike[str], texts: Sequence[str]) -> list[str]:
+    """Split comma-separated labels, except texts that are a label, or field=value, as they are."""
+    labels = {text for name, value in table_of(Model(run)).names for text in (value, f"{name}={value}")}
+    parts = [part for text in texts for part in ([text] if text in labels else text.split(","))]
+    return [part.strip() for part in parts if part.strip()]
 
 
 @dataclass(frozen=True, repr=False)

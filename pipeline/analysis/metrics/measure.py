@@ -236,24 +236,6 @@ def log_likelihood(shard: Shard, topics: DirichletTopics, name: str, seed: int, 
     return logs
 
 
-@dataclass(frozen=True)
-class CompletionSums:
-    """Sums over the documents of a shard that have scored tokens; they add over shards."""
-
-    log_probability: float = 0.0  # Sum of the log probabilities of tokens, in nats
-    tokens: int = 0  # Number of tokens
-    means: float = 0.0  # Sum of the documents' mean log probabilities of a token
-    documents: int = 0  # Number of documents
-
-    def __add__(self, other: CompletionSums) -> CompletionSums:
-        return CompletionSums(
-            self.log_probability + other.log_probability,
-            self.tokens + other.tokens,
-            self.means + other.means,
-            self.documents + other.documents,
-        )
-
-
 def document_sums(predicted: Predicted) -> tuple[Floats, Floats]:
     """Return the log probability of each document's scored tokens, in nats, and their number, shape (documents,)."""
     documents = predicted.offsets.size - 1
@@ -262,14 +244,16 @@ def document_sums(predicted: Predicted) -> tuple[Floats, Floats]:
     return np.asarray(logs, np.float64), np.asarray(np.bincount(owner, predicted.counts, documents), np.float64)
 
 
-def completion_sums(predicted: Predicted) -> CompletionSums:
-    """Return the sums over a shard's documents."""
+def completion_sums(predicted: Predicted) -> Floats:
+    """Return sums over the documents of a shard that have scored tokens.
+
+    They are the log probabilities of tokens, the tokens, the documents' mean log probabilities, and the documents.
+    """
     if not predicted.counts.size:
-        return CompletionSums()
+        return np.zeros(4)
     logs, tokens = document_sums(predicted)
     some = tokens > 0
-    means = float((logs[some] / tokens[some]).sum())
-    return CompletionSums(float(logs.sum()), int(tokens.sum()), means, int(some.sum()))
+    return np.array([logs.sum(), tokens.sum(), (logs[some] / tokens[some]).sum(), some.sum()])
 
 
 def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> list[Measurement]:
@@ -283,19 +267,18 @@ def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> lis
         require_no_training_documents(job.named, what.corpus, job.executor)
     submit = what.submit(held, job.executor, job.seed)
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
-    total = CompletionSums()
+    documents = 0.0
     for _, model in job.named:
         predicted = submit(model, load_blocks(model, job.executor))
         parts = job.executor.collect([job.executor.submit(completion_sums, prediction) for prediction in predicted])
-        total = sum(parts, CompletionSums())
-        if not total.tokens:
+        logs, tokens, means, documents = sum(parts, np.zeros(4)).tolist()
+        if not tokens:
             raise InputError(what.tokens.url, "no token is left to score")
         for metric in metrics:
-            by_token = metric.name == "perplexity"
-            log = total.log_probability / total.tokens if by_token else total.means / total.documents
+            log = logs / tokens if metric.name == "perplexity" else means / documents
             values[metric.name].append(math.exp(-log))
     completion = what.definition.removesuffix("; perplexity = exp(-score)") + note
-    figures = {"documents": total.documents, "completion": completion}
+    figures = {"documents": int(documents), "completion": completion}
     return [measurement(metric, job.named, values[metric.name], figures) for metric in metrics]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,13 +45,14 @@ TIME_WORDS = 4
 
 
 @dataclass(frozen=True)
-class TimeChart:
-    """The chart of a topic's share over time or, without a topic, of the number of documents."""
+class TopicChart:
+    """A chart of a topic, or of something else; with a caption, and the classes and names of its lines."""
 
-    topic: int | None
     title: str
-    caption: str
+    topic: int | None
     svg: Markup
+    caption: str = ""
+    lines: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class TimeView:
     """The page's section on time: charts, whether a period has few documents, and notes on documents left out."""
 
     period: str
-    charts: list[TimeChart]
+    charts: list[TopicChart]
     has_small_periods: bool
     notes: list[str]
 
@@ -83,13 +84,13 @@ def time_view(shares: TimeShares, topics: Sequence[Topic], documents: str) -> Ti
         sizes.bar(edge, (0.0, count), title=f"{name}: {count:,}")
     caption = f"{number(int(shares.documents.sum()))} in {shares.counted}"
     y_ticks = [(mark, f"{mark:,.0f}") for mark in ticks(*sizes.y, integer=True)]
-    charts.append(TimeChart(None, heading, caption, sizes.drawn(f"{heading}, {caption}", dates, y_ticks)))
+    charts.append(TopicChart(heading, None, sizes.drawn(f"{heading}, {caption}", dates, y_ticks), caption))
     return TimeView(shares.period, charts, bool((shares.documents < FEW_DOCUMENTS).any()), shares.notes)
 
 
 def _topic(
     shares: TimeShares, column: int, topic: Topic, edges: Sequence[tuple[float, float]], dates: Ticks, documents: str
-) -> TimeChart:
+) -> TopicChart:
     share, error = shares.shares[:, column], BAND * shares.errors[:, column]
     high, x = top_of_scale(shares, column), [(low + right) / 2 for low, right in edges]
     low_edge, high_edge = np.clip(share - error, 0.0, high), np.clip(share + error, 0.0, high)
@@ -117,7 +118,7 @@ def _topic(
     )
     digits = 0 if high >= 0.04 else 1 if high >= 0.004 else 2
     y_ticks = [(mark, f"{mark:.{digits}%}") for mark in ticks(0.0, high)]
-    return TimeChart(topic.id, words, caption, chart.drawn(f"{words}, {caption}", dates, y_ticks))
+    return TopicChart(words, topic.id, chart.drawn(f"{words}, {caption}", dates, y_ticks), caption)
 
 
 Floats = npt.NDArray[np.float64]

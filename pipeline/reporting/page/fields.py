@@ -21,6 +21,7 @@ from collapsium.pipeline.formatting import percent, plain, shortened
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.reporting.options import FieldOptions
+from collapsium.pipeline.reporting.page.drawings import TopicChart
 from collapsium.pipeline.reporting.plots.effects import curves_of, most_changed, number_along, places_of, rows_of_terms
 from collapsium.pipeline.reporting.plots.time import labelled_periods
 from collapsium.pipeline.svg import BOTTOM, COLOURS, TOP, Chart, number_ticks, ticks
@@ -40,17 +41,6 @@ MAX_PERIODS = 3  # Names of periods below a chart
 
 
 @dataclass(frozen=True)
-class FieldChart:
-    """A chart of a topic or a term, with the classes and names of its lines."""
-
-    title: str
-    topic: int | None
-    svg: Markup
-    caption: str = ""
-    lines: list[tuple[str, str]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class PeriodWords:
     """The most probable words of a topic in each period."""
 
@@ -66,7 +56,7 @@ class FieldSection:
     anchor: str
     title: str
     text: str
-    charts: list[FieldChart]
+    charts: list[TopicChart]
     tables: list[PeriodWords] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -150,7 +140,7 @@ def _named_as(option: str, *parameters: str) -> Iterator[None]:
 
 def _effects_section(formula: str, views: Sequence[Effects], level: float) -> FieldSection:
     """Return forests of differences and coefficients, and curves of predictions."""
-    charts: list[FieldChart] = []
+    charts: list[TopicChart] = []
     for view in views:
         along = number_along(view)
         charts += _forests(view) if along is None else _curves(view, along)
@@ -171,7 +161,7 @@ def _scale(effects: Effects) -> float:
     return 1.0 if effects.link == "logit" and effects.kind != "prediction" else 100.0
 
 
-def _forests(effects: Effects) -> list[FieldChart]:
+def _forests(effects: Effects) -> list[TopicChart]:
     """Return a forest for each term."""
     rows = rows_of_terms(effects, MAX_CHARTS)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -186,7 +176,7 @@ def _forests(effects: Effects) -> list[FieldChart]:
             for column in shown
         ]
         title = plain(effects.terms[row])
-        charts.append(FieldChart(title, None, _forest(title, names, values), caption))
+        charts.append(TopicChart(title, None, _forest(title, names, values), caption))
     return charts
 
 
@@ -205,7 +195,7 @@ def _forest(title: str, names: Sequence[str], rows: Sequence[tuple[float, ...]])
     return chart.drawn(f"{title}: {len(rows)} intervals", number_ticks(ticks(low, high)), labels, grid=False)
 
 
-def _curves(effects: Effects, along: str) -> list[FieldChart]:
+def _curves(effects: Effects, along: str) -> list[TopicChart]:
     """Return the curves of the topics that change most: a line with a band for each value of the other fields."""
     curves = list(curves_of(effects, along).items())
     lines = [(f"f{number % COLOURS}", plain(name)) for number, (name, _) in enumerate(curves) if name]
@@ -229,7 +219,7 @@ def _curves(effects: Effects, along: str) -> list[FieldChart]:
         drawn = chart.drawn(f"{title} along {along}", marks, number_ticks(ticks(*chart.y)))
         unit = "percent" if _scale(effects) == 100.0 else "log odds"
         below = ", ".join(filter(None, [f"{unit} along {plain(along)}", caption]))
-        charts.append(FieldChart(title, int(effects.topics[column]), drawn, below, lines))
+        charts.append(TopicChart(title, int(effects.topics[column]), drawn, below, lines))
     return charts
 
 
@@ -257,7 +247,7 @@ def _groups_section(compared: Sequence[GroupWords]) -> FieldSection:
             title = shortened(f"{words.topic} {words.name}", TITLE_LETTERS)
             drawn = _forest(f"{title}, {group}", [str(row["word"]) for row in chosen], ends)
             documents = f", {words.documents[group]:,} documents" if group in words.documents else ""
-            charts.append(FieldChart(title, words.topic, drawn, f"{plain(group)}{documents}"))
+            charts.append(TopicChart(title, words.topic, drawn, f"{plain(group)}{documents}"))
     first = compared[0]
     left = len(first.groups) - MAX_GROUPS
     text = (
@@ -294,7 +284,7 @@ def _periods_section(words: WordsOver) -> FieldSection:
                 chart.line(list(zip(at.tolist(), share, strict=True)), f"c{number}", words.words[word])
                 lines.append((f"f{number}", plain(words.words[word])))
             drawn = chart.drawn(f"{title}, {direction}", dates, number_ticks(ticks(*chart.y)))
-            charts.append(FieldChart(title, topic, drawn, f"{direction}: percent of the topic's tokens", lines))
+            charts.append(TopicChart(title, topic, drawn, f"{direction}: percent of the topic's tokens", lines))
         texts = [
             " ".join(
                 plain(str(entry["word"])) for entry in rows if (entry["topic"], entry["period"]) == (topic, period)

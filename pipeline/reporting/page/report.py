@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from collapsium.pipeline.analysis.group_words import MAX_GROUPS
-from collapsium.pipeline.analysis.labels.conditional import table_of
+from collapsium.pipeline.analysis.labels.candidates import table_of
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.labels.lift import by_lift
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS, Needs
@@ -192,6 +192,11 @@ def gather(
     if known := table_of(model):
         unclear = unclear_labels(known, shares, run_topics)
         labels = label_map(label_topics(run, WORDS), map_names(model, run_topics, pools), unclear=unclear)
+    time_shares = None
+    if summary is not None and summary.dates is not None and sum(summary.dates.documents) > 0:
+        time_shares = with_errors(by_period(summary.dates), run, summary, cluster, source)
+    elif cluster is not None and required:
+        raise OptionError("the documents have no dates, so that the report has no bands over time", "cluster")
     return Material(
         name=Folder(run).address.rpartition("/")[2] if version is None else version.title,
         record=record,
@@ -203,7 +208,7 @@ def gather(
         map=None if signed else topic_map(model, ids, share),
         figures=model.figures(),
         summary=summary,
-        shares=_shares(run, summary, source, cluster, required=required),
+        shares=time_shares,
         groups=_half_widths(shares),
         labels=labels,
         samples=len(samples_of(run)),
@@ -212,23 +217,6 @@ def gather(
         version=version,
         ranked_by=ranking.rank_by,
     )
-
-
-def _shares(
-    run: str | os.PathLike[str],
-    summary: SummaryRecord | None,
-    source: SummarySource,
-    cluster: str | None,
-    *,
-    required: bool,
-) -> TimeShares | None:
-    """Return the topics' shares by period; None if no document has a readable date."""
-    dates = None if summary is None else summary.dates
-    if summary is None or dates is None or not sum(dates.documents):
-        if cluster is not None and required:
-            raise OptionError("the documents have no dates, so that the report has no bands over time", "cluster")
-        return None
-    return with_errors(by_period(dates), run, summary, cluster, source)
 
 
 def _half_widths(shares_by_field: Mapping[str, Effects]) -> dict[tuple[str, str], dict[int, float]]:
@@ -249,14 +237,11 @@ def _record_and_events(run: str | os.PathLike[str]) -> tuple[JsonObject, list[tu
         members = events_of(run)
     except CollapsiumError as error:
         members, notes = [], [f"The run's events cannot be read: {error}."]
-    if not notes and not any(_ended(events) for _, events in members):
+    kinds, stopped = ("end", "iteration"), ("interrupt", "error")
+    ends = [next((event for event in reversed(events) if event["event"] in kinds), {}) for _, events in members]
+    if not notes and not any(end.get("event") == "end" and end.get("reason") not in stopped for end in ends):
         notes.append("The run has not ended; this page shows its latest checkpoint.")
     return Run(run).record(), members, notes
-
-
-def _ended(events: Events) -> bool:
-    last = next((event for event in reversed(events) if event["event"] in ("end", "iteration")), None)
-    return last is not None and last["event"] == "end" and last.get("reason") not in ("interrupt", "error")
 
 
 def unit_names(material: Material) -> dict[str, str]:
@@ -282,12 +267,6 @@ WORDS_BY = {
     "lift": "Words of the largest lift",
     "relevance": "Most relevant words",
 }
-
-
-def _titled(topic: Topic) -> str:
-    """Return a topic's title, if it has one, and its first words."""
-    words = " ".join(_names(topic, NAME_WORDS))
-    return words if topic.title is None else f"{plain(topic.title)}: {words}"
 
 
 def _rounded(value: float, digits: int = 4) -> float:
@@ -438,6 +417,7 @@ def topic_rows(material: Material) -> list[JsonObject]:
 def circles(material: Material, topics_map: TopicMap) -> list[JsonObject]:
     """Return the map's circles, the largest first, with their texts on wide and narrow screens."""
     topics, names = material.topics, map_names(material.model, material.topics, material.pools)
+    title_before = ["" if topic.title is None else f"{plain(topic.title)}: " for topic in topics]
     texts = {kind: circle_texts(topics_map, topics, names, MAP_WIDTH, size) for kind, size in MAP_FONTS.items()}
     return [
         {
@@ -446,7 +426,7 @@ def circles(material: Material, topics_map: TopicMap) -> list[JsonObject]:
             "y": round(MAP_WIDTH * float(topics_map.y[number]), 1),
             "r": round(MAP_WIDTH * float(topics_map.radius[number]), 2),
             "share": topics[number].share,
-            "words": _titled(topics[number]),
+            "words": title_before[number] + " ".join(_names(topics[number], NAME_WORDS)),
             "texts": {kind: topic_texts[number] for kind, topic_texts in texts.items()},
         }
         for number in sorted(range(len(topics)), key=lambda number: -topics[number].share)

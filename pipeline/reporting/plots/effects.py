@@ -194,7 +194,20 @@ def words_over_figure(
             (axes[2 * row + 1], "falling", words.falling(row, count)),
         ):
             panel.set_title(f"{topic}: {name}, {direction}", fontsize=10, parse_math=False)
-            _draw_words(panel, at, 100 * words.probability[row][:, chosen], [words.words[word] for word in chosen])
+            shares, terms = 100 * words.probability[row][:, chosen], [words.words[word] for word in chosen]
+            # Each word is named at the end of its line, where the names leave room for each other.
+            top = 1.05 * float(shares.max(initial=1e-9))
+            panel.set_ylim(0.0, top)
+            panel.grid(alpha=0.3)
+            for number, share in enumerate(shares.T):
+                panel.plot(at, share, "o-", color=COLOURS[number % len(COLOURS)], linewidth=1.4, markersize=2.5)
+            order = np.argsort(shares[-1], kind="stable")
+            heights = spread_evenly(shares[-1][order] / top, NAME_HEIGHT)
+            for height, number in zip(heights.tolist(), order.tolist(), strict=True):
+                text, colour = shortened(plain(terms[number]), WORD_LETTERS), COLOURS[number % len(COLOURS)]
+                style = {"color": colour, "fontsize": 8.5, "va": "center", "parse_math": False}
+                where = {"textcoords": "offset points", "annotation_clip": False}
+                panel.annotate(text, (at[-1], height * top), (6, 0), **where, **style)
             labelled = labelled_periods(((at - at[0]) / max(at[-1] - at[0], 1e-9)).tolist(), SHOWN_PERIODS)
             panel.set_xticks(at[labelled], [words.periods[place] for place in labelled])
     for panel in axes[::2]:
@@ -207,22 +220,6 @@ def places_of(periods: Sequence[str]) -> Floats:
     if all(re.fullmatch(r"\d{4}(s|-\d{4})?", period) for period in periods):
         return np.array([float(period[:4]) for period in periods])
     return np.arange(float(len(periods)))
-
-
-def _draw_words(panel: Axes, at: Floats, shares: Floats, names: Sequence[str]) -> None:
-    """Draw a line for each word, named at the line's end where the names leave room for each other."""
-    top = 1.05 * float(shares.max(initial=1e-9))
-    panel.set_ylim(0.0, top)
-    panel.grid(alpha=0.3)
-    for number, share in enumerate(shares.T):
-        panel.plot(at, share, "o-", color=COLOURS[number % len(COLOURS)], linewidth=1.4, markersize=2.5)
-    order = np.argsort(shares[-1], kind="stable")
-    heights = spread_evenly(shares[-1][order] / top, NAME_HEIGHT)
-    for height, number in zip(heights.tolist(), order.tolist(), strict=True):
-        panel.annotate(
-            shortened(plain(names[number]), WORD_LETTERS), (at[-1], height * top), (6, 0), textcoords="offset points",
-            color=COLOURS[number % len(COLOURS)], fontsize=8.5, va="center", annotation_clip=False, parse_math=False,
-        )  # fmt: skip
 
 
 def spread_evenly(heights: Floats, least: float) -> Floats:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collapsium.pipeline.analysis.group_words import MAX_GROUPS
-from collapsium.pipeline.analysis.labels.conditional import require_table
+from collapsium.pipeline.analysis.labels.candidates import require_table
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.segments import (
     SegmentProportions,
