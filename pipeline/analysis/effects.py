@@ -146,20 +146,7 @@ def effects(
     AbsentError
         There is no model with proportions, or no corpus.
     """
-    return _estimated(run, formula, options, posterior, scheduling, progress)[0]
-
-
-def effects_by_field(
-    run: str | os.PathLike[str],
-    formula: str,
-    options: EffectOptions,
-    posterior: PosteriorOptions,
-    scheduling: Scheduling,
-    progress: Counting = silent,
-) -> list[Effects]:
-    """Return what the options ask for, or else a curve along each number of a formula and differences of its labels."""
-    by_field = not (options.at or options.contrast)
-    return _estimated(run, formula, options, posterior, scheduling, progress, by_field=by_field)
+    return estimated(run, formula, options, posterior, scheduling, progress)[0]
 
 
 @shows("reading documents", "parts")
@@ -203,7 +190,7 @@ def shares_by(
     named = {name: value for name, value in options if name in options.model_fields_set}
     every = EffectOptions(at=(field,), **named)
     formula = f"~ 0 + C(`{field}`)"
-    return _estimated(run, formula, every, posterior, scheduling, progress, weigh=True)[0]
+    return estimated(run, formula, every, posterior, scheduling, progress, weigh=True)[0]
 
 
 @shows("reading documents", "parts")
@@ -250,7 +237,7 @@ def shares_over(
     field = field_of_period(period)
     every = EffectOptions(at=(field,), **named)
     try:
-        return _estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, progress, weigh=True)[0]
+        return estimated(run, f"~ 0 + C(`{field}`)", every, posterior, scheduling, progress, weigh=True)[0]
     except OptionError as error:
         if error.parameter != "formula":
             raise
@@ -267,7 +254,7 @@ def field_of_period(period: str) -> str:
     return period
 
 
-def _estimated(
+def estimated(
     run: str | os.PathLike[str],
     formula: str,
     options: EffectOptions,
@@ -312,7 +299,7 @@ def _estimated(
         else:
             regression.notes.append(f"By request, {KNOWN}")
         words = [named[topic] for topic in ids.tolist()]
-        return regression.estimates_by_field(ids, words) if by_field else [regression.estimate(ids, words)]
+        return regression.estimates(ids, words, by_field=by_field)
 
 
 @keywords(options=EffectOptions)
@@ -357,7 +344,7 @@ def table_effects(proportions: object, data: object, formula: str, *, options: E
     theta, names, columns = _matched(proportions, data)
     regression = Regression(TableSource(theta, columns), SerialExecutor(), options, silent)
     regression.prepare(checked)
-    return regression.estimate(np.arange(theta.shape[1]), names)
+    return regression.estimates(np.arange(theta.shape[1]), names)[0]
 
 
 # ---- sources
@@ -411,18 +398,19 @@ def _matched(proportions: object, data: object) -> tuple[Floats, list[str], dict
             f"{str(shares.columns[column])!r}",
             "proportions",
         )
-    return theta, [str(name) for name in shares.columns], _columns(pd, fields, "data")
+    return (
+        theta,
+        [str(name) for name in shares.columns],
+        {str(name): _column(pd, fields[name], "data") for name in fields},
+    )
 
 
 def columns_of_frame(frame: object, option: str) -> dict[str, Values]:
     """Return the columns of a frame of any library, or of a mapping: numbers, dates as years, and labels."""
     pd = require_pandas()
     to_pandas = getattr(frame, "to_pandas", None)
-    return _columns(pd, _frame(pd, frame if to_pandas is None else to_pandas(), option), option)
-
-
-def _columns(pd: Any, frame: pd.DataFrame, option: str) -> dict[str, Values]:
-    return {str(name): _column(pd, frame[name], option) for name in frame}
+    columns = _frame(pd, frame if to_pandas is None else to_pandas(), option)
+    return {str(name): _column(pd, columns[name], option) for name in columns}
 
 
 def _frame(pd: Any, table: object, option: str) -> pd.DataFrame:

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from collapsium.pipeline.analysis.labels.candidates import Classification, candidates_of, classify
-from collapsium.pipeline.analysis.labels.conditional import (
+from collapsium.pipeline.analysis.labels.candidates import (
+    Classification,
     LabelScore,
+    candidates_of,
+    classify,
     has_labels,
     require_expectations,
     score_from_labels,
@@ -236,7 +238,19 @@ def _scored(
         raise OptionError("applies only to documents that the model has not seen (`unseen`)", option)
     named = [(name, Model(url)) for name, url in leaves(run)]
     if vectors:
-        return _reconstructed(named, corpus, seed, where)
+        require_same_vocabulary(named, corpus)
+        note = require_unseen_by_all(named, corpus)
+        documents, members = corpus.manifest.documents, []
+        with contextlib.closing(open_executor(**where)) as executor:
+            for name, model in named:
+                blocks = load_blocks(model, executor)
+                url = model.folder.address
+                sums = [executor.submit(_error_unseen, url, shard, blocks, seed) for shard in corpus.references]
+                members.append(MemberError(name, sum(executor.collect(sums)) / documents))
+        error = sum(member.reconstruction_error for member in members) / len(members)
+        if len(members) == 1:
+            return Reconstruction(error, documents, RECONSTRUCTED + note)
+        return Reconstruction(error, documents, RECONSTRUCTED + EACH + note, tuple(members))
     return _evaluated(named, what, seed, where, labels)
 
 
@@ -283,25 +297,6 @@ def _evaluated(
     definition = what.definition + (AVERAGED if len(named) > 1 else "") + note
     documents = corpus.manifest.documents
     return Evaluation(score, math.exp(-score), tokens, documents, definition, members, label_score, classified)
-
-
-def _reconstructed(
-    named: Sequence[tuple[str, Model]], corpus: Corpus, seed: int, where: Mapping[str, Any]
-) -> Reconstruction:
-    """Return the mean of the models' errors on a corpus of vectors."""
-    require_same_vocabulary(named, corpus)
-    note = require_unseen_by_all(named, corpus)
-    documents, members = corpus.manifest.documents, []
-    with contextlib.closing(open_executor(**where)) as executor:
-        for name, model in named:
-            blocks = load_blocks(model, executor)
-            url = model.folder.address
-            sums = [executor.submit(_error_unseen, url, shard, blocks, seed) for shard in corpus.references]
-            members.append(MemberError(name, sum(executor.collect(sums)) / documents))
-    error = sum(member.reconstruction_error for member in members) / len(members)
-    if len(members) == 1:
-        return Reconstruction(error, documents, RECONSTRUCTED + note)
-    return Reconstruction(error, documents, RECONSTRUCTED + EACH + note, tuple(members))
 
 
 def _error_unseen(url: str, reference: ShardReference, blocks: list[tasks.Block], seed: int) -> float:

@@ -86,20 +86,7 @@ class GroupWords(ShortRepr):
         return self.log_odds / self.se
 
     def foremost(self, row: int, count: int = SHOWN) -> list[int]:
-        """Return the words with the largest z-values of a group, in descending order.
-
-        Parameters
-        ----------
-        row : int
-            Number of the group.
-        count : int, optional
-            Number of words.
-
-        Returns
-        -------
-        list of int
-            Columns of `log_odds`.
-        """
+        """Return the columns of the `count` words with the largest z-values of a group, in descending order."""
         return [int(word) for word in np.argsort(-self.z[row], kind="stable")[:count]]
 
     def records(self, count: int = SHOWN) -> list[dict[str, str | float]]:
@@ -136,18 +123,7 @@ class GroupWords(ShortRepr):
         return rows
 
     def frame(self, count: int = SHOWN) -> pd.DataFrame:
-        """Return `records` as a pandas frame.
-
-        Parameters
-        ----------
-        count : int, optional
-            Words of each group.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row for each word and group.
-        """
+        """Return `records` as a pandas frame."""
         frame: pd.DataFrame = require_pandas().DataFrame(self.records(count))
         return frame
 
@@ -222,9 +198,17 @@ def words_by(
     prior = PRIOR_TOKENS * np.maximum(probability, 1e-12)
     log_odds, se, tokens = [], [], []
     for _, sides in pairs:
-        left, right = (_side(sums[:, side].sum(axis=1), float(squares[side].sum()), prior) for side in sides)
-        log_odds.append(left[0] - right[0])
-        se.append(np.sqrt(left[1] + right[1]))
+        odds, variances = [], []
+        for side in sides:
+            counts, counts_squared, products = sums[:, side].sum(axis=1)
+            y = counts + prior
+            rest = y.sum() - y
+            rate = counts / max(float(counts.sum()), 1e-300)
+            spread = np.maximum(counts_squared - 2.0 * rate * products + rate**2 * float(squares[side].sum()), 0.0)
+            odds.append(np.log(y / rest))
+            variances.append(np.maximum(prior / y**2, (1.0 / y + 1.0 / rest) ** 2 * spread))
+        log_odds.append(odds[0] - odds[1])
+        se.append(np.sqrt(variances[0] + variances[1]))
         tokens.append(sums[0, sides[0]].sum(axis=0))
     vocabulary = [str(word) for word in model.vocabulary.words]
     compared = [name for name, _ in pairs]
@@ -330,13 +314,3 @@ def texts_of(source: RunSource, part: int, field: str, documents: int) -> list[s
     fields, _, _ = source.fields(part, [field])
     values = fields[field].tolist() if field in fields else [None] * documents
     return [MISSING if value is None or value != value else level_text(value) for value in values]
-
-
-def _side(sums: Floats, squares: float, prior: Floats) -> tuple[Floats, Floats]:
-    """Return the log-odds of each word in the documents of one side, and their variance."""
-    counts = sums[0]
-    y = counts + prior
-    rest = y.sum() - y
-    rate = counts / max(float(counts.sum()), 1e-300)
-    spread = np.maximum(sums[1] - 2.0 * rate * sums[2] + rate**2 * squares, 0.0)
-    return np.log(y / rest), np.maximum(prior / y**2, (1.0 / y + 1.0 / rest) ** 2 * spread)

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from collapsium.pipeline.analysis.options import InferOptions
 from collapsium.pipeline.corpora.new_texts import DocumentSource, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.texts_in_memory import Frame, is_lazy, read_table
-from collapsium.pipeline.executors.base import Executor, Future, T, in_order
+from collapsium.pipeline.executors.base import Future, T, in_order
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import lazy_proportions, load_blocks, parts_for
@@ -156,7 +156,16 @@ def infer(
         documents_for(source, documents, reading=without_none(reading), notice=notice, **where) as new,
         table_file(out) as file,
     ):
-        rows = _write(model, new.corpus, file, layout, where, progress)
+        rows, schema = 0, SEGMENT_SCHEMA if layout.segments else SCHEMA
+        shards = ((reference, ()) for reference in new.corpus.references)
+        with (
+            contextlib.closing(_results(model, new.corpus, where, _proportions, layout, shards)) as tables,
+            written_to(file, schema, dense=layout.threshold is None) as writer,
+        ):
+            for table in tables:
+                writer.write(table)
+                rows += table.num_rows
+                progress(rows)
         if out is None:
             return _as_frame(read_table(file, documents))
     if model.members:
@@ -221,13 +230,9 @@ def infer_version(
     if written:
         progress(written)
 
-    def submitted(executor: Executor, blocks: Blocks, seen: bool) -> Iterator[Future[PartRecord]]:
-        for reference in remaining:
-            inputs_of_part, address = inputs[reference.number], model.folder.address
-            yield executor.submit(_write_part, address, reference, blocks, layout, seen, folder, inputs_of_part)
-
     if remaining:
-        parts = _results(model, corpus, where, submitted)
+        tasks_of_parts = ((reference, (folder, inputs[reference.number])) for reference in remaining)
+        parts: Iterator[PartRecord] = _results(model, corpus, where, _write_part, layout, tasks_of_parts)
         for reference, part in zip(remaining, parts, strict=True):
             part_records[reference.number] = part
             written += part.documents
@@ -263,12 +268,15 @@ def _write_part(
     return PartRecord(file=name, documents=documents, sha256=digest, inputs=inputs, version=version)
 
 
-Blocks: TypeAlias = list[tasks.Block] | list[Future[tasks.Block]]
-Submitting: TypeAlias = Callable[[Executor, Blocks, bool], Iterator[Future[T]]]
-
-
-def _results(model: Model, corpus: Corpus, where: Mapping[str, Any], submitting: Submitting[T]) -> Generator[T]:
-    """Yield the results of tasks over a corpus's shards, in their order, while workers process the next ones.
+def _results(
+    model: Model,
+    corpus: Corpus,
+    where: Mapping[str, Any],
+    task: Callable[..., T],
+    layout: _Layout,
+    shards: Iterable[tuple[ShardReference, tuple[object, ...]]],
+) -> Generator[T]:
+    """Yield the results of a task over shards, with further arguments each, while workers process the next ones.
 
     The tasks receive the blocks of the vocabulary, or none for the documents of the fit, whose counts the model has.
     """
@@ -276,34 +284,10 @@ def _results(model: Model, corpus: Corpus, where: Mapping[str, Any], submitting:
     corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
     seen = corpus.manifest.digest == model.record.corpus and model.fitted
     with contextlib.closing(open_executor(**where)) as executor:
-        futures = submitting(executor, [] if seen else load_blocks(model, executor), seen)
+        blocks: list[Future[tasks.Block]] = [] if seen else load_blocks(model, executor)
+        address = model.folder.address
+        futures = (executor.submit(task, address, shard, blocks, layout, seen, *further) for shard, further in shards)
         yield from in_order(executor, futures, 2 * executor.workers)
-
-
-def _write(
-    model: Model,
-    corpus: Corpus,
-    out: str | os.PathLike[str],
-    layout: _Layout,
-    where: Mapping[str, Any],
-    progress: Counting,
-) -> int:
-    """Write the proportions of a corpus's documents, and return the number of rows."""
-    written, schema = 0, SEGMENT_SCHEMA if layout.segments else SCHEMA
-
-    def submitted(executor: Executor, blocks: Blocks, seen: bool) -> Iterator[Future[pa.Table]]:
-        for reference in corpus.references:
-            yield executor.submit(_proportions, model.folder.address, reference, blocks, layout, seen)
-
-    with (
-        contextlib.closing(_results(model, corpus, where, submitted)) as tables,
-        written_to(out, schema, dense=layout.threshold is None) as writer,
-    ):
-        for table in tables:
-            writer.write(table)
-            written += table.num_rows
-            progress(written)
-    return written
 
 
 def require_segments(family: str) -> None:
@@ -369,16 +353,12 @@ def _columns_of(
         unknown = pa.nulls(main.size, pa.float32())  # The corpus does not have the shares
     table |= {name: extras[name] for name in ("title", "date") if name in extras}
     if "labels" in extras:
-        table["labels"] = _labels_as_text(extras["labels"])
+        labels = extras["labels"]
+        pairs = labels.flatten()
+        texts = pc.binary_join_element_wise(pc.struct_field(pairs, "field"), pc.struct_field(pairs, "value"), "=")
+        lengths = number_array(np.asarray(pc.fill_null(pc.list_value_length(labels), 0), dtype=np.int32))
+        table["labels"] = pa.ListArray.from_arrays(number_array(running(np.asarray(lengths)).astype(np.int32)), texts)
     return {**table, UNKNOWN_SHARE: unknown, "version": pa.array(np.full(main.size, columns.version, dtype=np.int32))}
-
-
-def _labels_as_text(labels: pa.ListArray) -> pa.Array:
-    """Return lists of labels as lists of texts ``field=value``."""
-    pairs = labels.flatten()
-    texts = pc.binary_join_element_wise(pc.struct_field(pairs, "field"), pc.struct_field(pairs, "value"), "=")
-    lengths = number_array(np.asarray(pc.fill_null(pc.list_value_length(labels), 0), dtype=np.int32))
-    return pa.ListArray.from_arrays(number_array(running(np.asarray(lengths)).astype(np.int32)), texts)
 
 
 def _shares(ids: pa.Array, theta: npt.NDArray[np.float64], threshold: float | None) -> pa.Table:

@@ -63,8 +63,11 @@ def info(path: str | os.PathLike[str]) -> JsonObject:
     )
 
 
-def _summary(corpus: Corpus) -> JsonObject:
-    """Count labels, covariates and segments; shards are read, with PyArrow, only if the corpus has any of them."""
+def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
+    manifest, vectors = corpus.manifest, corpus.manifest.vectors
+    special: JsonObject = {"truth": folder.exists("truth")}
+    if vectors is not None:
+        special = {"constant": [corpus.vocabulary.words[column] for column in vectors.constant]}
     counts: JsonObject = {}
     fields = corpus.manifest.fields
     if "labels" in fields or "double" in fields.values():
@@ -75,14 +78,6 @@ def _summary(corpus: Corpus) -> JsonObject:
         from collapsium.storage.building import explode
 
         counts.update(explode.segment_summary(corpus))
-    return counts
-
-
-def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
-    manifest, vectors = corpus.manifest, corpus.manifest.vectors
-    special: JsonObject = {"truth": folder.exists("truth")}
-    if vectors is not None:
-        special = {"constant": [corpus.vocabulary.words[column] for column in vectors.constant]}
     return {
         "kind": "corpus",
         "holds": manifest.holds,
@@ -93,7 +88,7 @@ def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
         "tokens": manifest.tokens,
         "shards": len(manifest.shards),
         "fields": sorted(manifest.fields),
-        **_summary(corpus),
+        **counts,
         **special,
         "digest": manifest.digest,
     }
@@ -115,7 +110,11 @@ def _run(run: Run) -> JsonObject:
     members = restarts_in(run)
     if members:
         facts.update({name: record[name] for name in ("restarts", "keep", "combine", "best_member") if name in record})
-        facts["members"] = [_member(number, member) for number, member in members]
+        facts["members"] = []
+        for number, member in members:
+            progress = _run(member) if member.exists() else {"iterations": 0, "score": None, "ended": None}
+            shown = [name for name in ("seed", "iterations", "score", "ended") if name in progress]
+            facts["members"].append({"member": number, **{name: progress[name] for name in shown}})
         if "combine" not in record:
             facts["iterations"] = max(member["iterations"] for member in facts["members"])
     elif samples_of(run.folder.url):
@@ -126,14 +125,6 @@ def _run(run: Run) -> JsonObject:
     if run.model.exists(MODEL_RECORD):
         facts["model"] = _model(model.Model(run.folder.url))
     return facts
-
-
-def _member(number: int, run: Run) -> JsonObject:
-    """Return the progress of an ensemble's member."""
-    if not run.exists():
-        return {"member": number, "iterations": 0, "score": None, "ended": None}
-    facts = _run(run)
-    return {"member": number, **{name: facts[name] for name in ("seed", "iterations", "score", "ended")}}
 
 
 def _model(model: model.Model) -> JsonObject:

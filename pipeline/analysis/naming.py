@@ -20,7 +20,6 @@ from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.members import MEAN, mean_folder
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import LOCK, MEMBERS, MODEL, Run
-from collapsium.storage.runs.summary import SummaryRecord
 from collapsium.storage.runs.topic_names import TopicName, clean_name, read_names, write_names
 from collapsium.storage.units import Counting, silent
 
@@ -169,7 +168,13 @@ def _examples(
             report(note)
         return {}
     if texts is None:
-        return _titles(summary, model.vocabulary.words)
+        titles: dict[int, list[str]] = {}
+        for topic in summary.topics:
+            for example in topic.examples:
+                document = summary.examples[example.document]
+                explained = " ".join(model.vocabulary.words[word] for word in example.words)
+                titles.setdefault(topic.id, []).append(f"{document.title or document.id}: {explained}")
+        return titles
     words = {topic.id: [word for word, _ in topic.words] for topic in run_topics}
     snippets, notes = example_snippets(run, summary, words, model.vocabulary.words, list(texts))
     for note in notes:
@@ -178,14 +183,3 @@ def _examples(
     for (topic_id, _), passage in sorted(snippets.items()):
         passages.setdefault(topic_id, []).append("".join(passage))
     return passages
-
-
-def _titles(summary: SummaryRecord, vocabulary: Sequence[str]) -> dict[int, list[str]]:
-    """Return the titles of each topic's example documents, or ids, with the words that the topic explains."""
-    texts: dict[int, list[str]] = {}
-    for topic in summary.topics:
-        for example in topic.examples:
-            document = summary.examples[example.document]
-            words = " ".join(vocabulary[word] for word in example.words)
-            texts.setdefault(topic.id, []).append(f"{document.title or document.id}: {words}")
-    return texts

@@ -12,7 +12,7 @@ Then proportions are sampled with lambda fixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -22,7 +22,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.pipeline.analysis.infer import THETA
-from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.models.model import Model
 from collapsium.storage.corpus.corpus import ShardReference
 from collapsium.storage.corpus.shard import Documents, Shard
@@ -63,18 +62,6 @@ class DocumentPriors:
     columns: npt.NDArray[np.int64]  # Column of the proportions of each of them; -1 for topics that do not exist yet
     reported: npt.NDArray[np.int64]  # Columns of the topics that are reported
 
-    @staticmethod
-    def of(
-        model: Model,
-        executor: Executor,
-        blocks: list[Future[tasks.Block]],
-        references: Sequence[ShardReference],
-        reported: npt.NDArray[np.int64],
-    ) -> DocumentPriors:
-        """Read the prior, and to which columns of the proportions it belongs."""
-        [(prior, columns)] = executor.collect([executor.submit(_prior, model.folder.address, blocks)])
-        return DocumentPriors(model.folder.address, references, prior, columns, reported)
-
     @cached_property
     def model(self) -> Model:
         """The model, which each process opens for itself."""
@@ -85,7 +72,8 @@ class DocumentPriors:
         return {name: value for name, value in self.__dict__.items() if name != "model"}
 
 
-def _prior(url: str, blocks: list[tasks.Block]) -> tuple[Floats, npt.NDArray[np.int64]]:
+def prior_of(url: str, blocks: list[tasks.Block]) -> tuple[Floats, npt.NDArray[np.int64]]:
+    """Return the prior that all documents share, and the column of the proportions of each of its topics."""
     model = Model(url)
     none = np.zeros(0, dtype=np.int32)
     shard = Shard.of(0, Documents(pa.array([""]), np.zeros(2, dtype=np.int64), none, none))
@@ -104,9 +92,10 @@ def _topics(model: Model, words: npt.NDArray[np.int32], blocks: list[tasks.Block
 
 
 def store_documents(
-    part: int, priors: DocumentPriors, design: Floats, occupied: npt.NDArray[np.bool_], scratch: str
+    rows_of: Callable[[int], tuple[Floats, npt.NDArray[np.bool_]]], part: int, priors: DocumentPriors, scratch: str
 ) -> SpillFiles:
     """Write the design rows and the words of a part's documents that are not empty, which each step reads."""
+    design, occupied = rows_of(part)
     shard = Shard.of(part, priors.references[part].documents().take(occupied))
     tokens = np.repeat(shard.position, shard.counts).astype(np.int32)
     ends = np.concatenate([[0], np.cumsum(shard.lengths)]).astype(np.int64)

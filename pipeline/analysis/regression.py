@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
+from itertools import product, repeat
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from collapsium.pipeline.analysis.posteriors import (
     CHUNK,
     DocumentPriors,
     polish_step,
+    prior_of,
     read_posterior,
     sample_posterior,
     store_documents,
@@ -431,10 +432,6 @@ def _keys(source: Source, part: int, cluster: str | None, occupied: npt.NDArray[
     return [None if value is None or value != value else level_text(value) for value in values]
 
 
-def _stored(run: _Pass, part: int, priors: DocumentPriors, scratch: str) -> SpillFiles:
-    return store_documents(part, priors, *run.rows(part), scratch)
-
-
 def _units(run: _Pass, part: int, posterior: Mapping[str, Array] | None, permuted: Permuted | None) -> _Units:
     """Return the tokens that each cluster of a part has in each column, and sums over documents without a cluster."""
     clusters: dict[str, Floats] = {}
@@ -497,27 +494,21 @@ class Regression:
         self.posteriors: Sequence[Future[SpillFiles]] | None = None  # By `sample_posterior`
         self.weigh = weigh
 
-    def _each(
-        self,
-        task: Callable[..., T],
-        *arguments: object,
-        by_document: bool = False,
-        permuted: Iterator[Permuted] | None = None,
+    def _each(self, task: Callable[..., T], first: object, *arguments: object) -> Iterator[T]:
+        """Yield the results of a task for each part, in their order, with few of them in memory."""
+        parts = range(self.source.parts)
+        submitted = (self.executor.submit(task, first, part, *arguments) for part in parts)
+        return in_order(self.executor, submitted, 2 * self.executor.workers)
+
+    def _documents(
+        self, task: Callable[..., T], permuted: Callable[[], Iterator[Permuted]] | None, *arguments: object
     ) -> Iterator[T]:
-        """Yield the results of a task for each part, in their order; with posteriors and permuted fields on request."""
-
-        def submitted(part: int) -> Future[T]:
-            part_inputs: list[object] = []
-            if by_document:
-                part_inputs.append(None if self.posteriors is None else self.posteriors[part])
-                part_inputs.append(None if permuted is None else next(permuted))
-            return self.executor.submit(task, arguments[0], part, *part_inputs, *arguments[1:])
-
-        return self._in_order(submitted)
-
-    def _in_order(self, submitted: Callable[[int], Future[T]]) -> Iterator[T]:
-        """Yield the results for each part, in their order, with few of them in memory."""
-        return in_order(self.executor, map(submitted, range(self.source.parts)), 2 * self.executor.workers)
+        """Yield the results of a pass over the documents, with their posteriors and permuted fields."""
+        posteriors: Iterable[Future[SpillFiles] | None] = repeat(None) if self.posteriors is None else self.posteriors
+        fields: Iterable[Permuted | None] = repeat(None) if permuted is None else permuted()
+        inputs = zip(range(self.source.parts), posteriors, fields, strict=False)
+        submitted = (self.executor.submit(task, self.run, *part_inputs, *arguments) for part_inputs in inputs)
+        return in_order(self.executor, submitted, 2 * self.executor.workers)
 
     def prepare(self, formula: CheckedFormula) -> None:
         """Fit the design to the fields, and refuse columns that say nothing."""
@@ -616,16 +607,22 @@ class Regression:
             self.notes.append(f"{whose} no posteriors of documents: {KNOWN}")
             return
         blocks = load_blocks(model, self.executor)
-        priors = DocumentPriors.of(model, self.executor, blocks, references, ids)
+        address = model.folder.address
+        [(prior, columns)] = self.executor.collect([self.executor.submit(prior_of, address, blocks)])
+        priors = DocumentPriors(address, references, prior, columns, ids)
         centre = self._centre()
         mu = np.outer(centre, np.log(priors.prior))
         coefficients = mu
-        stored = [self.executor.submit(_stored, self.run, part, priors, scratch) for part in range(self.source.parts)]
+        stored = [
+            self.executor.submit(store_documents, self.run.rows, part, priors, scratch)
+            for part in range(self.source.parts)
+        ]
         for step in range(POLISH_STEPS):
             arguments = (priors, blocks, Stream(seed, "polish", iteration=step), coefficients)
             reach = np.zeros(centre.size)
             sums: tuple[Floats, ...] = (np.zeros(1), np.zeros(1))
-            for *part, extent in self._in_order(partial(self._polished, stored, arguments)):
+            steps = (self.executor.submit(polish_step, arrays, part, *arguments) for part, arrays in enumerate(stored))
+            for *part, extent in in_order(self.executor, steps, 2 * self.executor.workers):
                 sums, reach = _summed([sums, tuple(part)]), np.maximum(reach, extent)
             gradient, pairs = sums
             matrices = symmetric(pairs, centre.size) + np.eye(centre.size)
@@ -647,15 +644,10 @@ class Regression:
             ]
             request.model_copy(update={"digests": tuple(self.executor.collect(writing))}).write(model.folder)
 
-    def _polished(
-        self, stored: Sequence[Future[SpillFiles]], arguments: tuple[object, ...], part: int
-    ) -> Future[tuple[Floats, Floats, Floats]]:
-        return self.executor.submit(polish_step, stored[part], part, *arguments)
-
     def _centre(self) -> Floats:
         """Return the coefficients for which the rows give one, or the closest value to it."""
         rank = len(self.used)
-        squares, _, _, ones = _summed(self._each(_moments, self.run, by_document=True))
+        squares, _, _, ones = _summed(self._documents(_moments, None))
         return np.asarray(np.linalg.solve(symmetric(squares, rank)[0], ones[:, 0]), dtype=np.float64)
 
     def solve(self, permuted: Callable[[], Iterator[Permuted]] | None = None) -> tuple[Floats, Floats, float]:
@@ -689,13 +681,6 @@ class Regression:
             within = bread @ symmetric(meat, rank) @ bread * (documents / (documents - rank))
         return beta, within + between_covariance, df
 
-    def _documents(
-        self, task: Callable[..., T], permuted: Callable[[], Iterator[Permuted]] | None, *arguments: object
-    ) -> Iterator[T]:
-        """Yield the results of a pass over the documents."""
-        fields = None if permuted is None else permuted()
-        return self._each(task, self.run, *arguments, by_document=True, permuted=fields)
-
     def _logit(
         self, products: Floats, squares: Floats, permuted: Callable[[], Iterator[Permuted]] | None
     ) -> tuple[Floats, Floats]:
@@ -721,23 +706,17 @@ class Regression:
                 self.notes.append("The logit did not converge; a topic may be absent at some values.")
         return np.asarray(beta, dtype=np.float64), np.asarray(np.linalg.inv(matrices), dtype=np.float64)
 
-    def estimate(self, ids: npt.NDArray[np.int64], words: list[str]) -> Effects:
-        """Return the estimates that the options ask for."""
-        [estimates] = self.estimates(ids, words, [(self.options.at, self.options.contrast)])
-        return estimates
+    def estimates(self, ids: npt.NDArray[np.int64], words: list[str], *, by_field: bool = False) -> list[Effects]:
+        """Return the estimates that the options ask for.
 
-    def estimates_by_field(self, ids: npt.NDArray[np.int64], words: list[str]) -> list[Effects]:
-        """Return a curve along each number of the formula, and differences of labels to the most frequent one."""
-        curves = {
-            name: self.counts[name].is_number and not self.design.has_levels(name) for name in self.design.formula.names
-        }
-        views = [((name,), ()) if curve else ((), (name,)) for name, curve in curves.items()]
-        return self.estimates(ids, words, views)
-
-    def estimates(
-        self, ids: npt.NDArray[np.int64], words: list[str], views: Sequence[tuple[Sequence[str], Sequence[str]]]
-    ) -> list[Effects]:
-        """Return estimates of the same coefficients in several views, each of which is an `at` and a `contrast`."""
+        With `by_field` they are a curve along each number of the formula, and differences of labels to the most
+        frequent one, of the same coefficients.
+        """
+        views: list[tuple[Sequence[str], Sequence[str]]] = [(self.options.at, self.options.contrast)]
+        if by_field:
+            names = self.design.formula.names
+            curves = {name: self.counts[name].is_number and not self.design.has_levels(name) for name in names}
+            views = [((name,), ()) if curve else ((), (name,)) for name, curve in curves.items()]
         requests = [(self._grid(at), self._contrasts(contrast)) for at, contrast in views]
         beta, covariance, df = self.solve()
         if 0 < self.clusters < FEW_CLUSTERS:
@@ -917,11 +896,14 @@ class Regression:
             return _Permutations(name, values, [{None: size} for size in self.sizes], {None: pool})
         sizes: list[dict[str | None, int]] = []
         pools: dict[str | None, _Pool] = {}
+        nothing = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         for part in self._each(_codes, self.run, name, field):
             sizes.append({key: int(counts.sum()) for key, (_, counts) in part.items()})
             for key, pool in part.items():
-                before = pools.get(key)
-                pools[key] = pool if before is None else _merged(*map(np.concatenate, zip(before, pool, strict=True)))
+                codes, counts = map(np.concatenate, zip(pools.get(key, nothing), pool, strict=True))
+                distinct, place = np.unique(codes, return_inverse=True)
+                pools[key] = distinct, np.zeros(distinct.size, dtype=np.int64)
+                np.add.at(pools[key][1], place, counts)
         return _Permutations(name, values, sizes, pools)
 
     def _significant(self, beta: Floats, covariance: Floats, columns: Sequence[int]) -> float:
@@ -949,14 +931,6 @@ def _codes(run: _Pass, part: int, name: str, field: FieldCounts) -> dict[str | N
     return {
         key: np.unique(codes[places], return_counts=True) for key, places in _members(run.keys(part, occupied)).items()
     }
-
-
-def _merged(codes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> _Pool:
-    """Return a pool in which each code occurs once."""
-    distinct, place = np.unique(codes, return_inverse=True)
-    totals = np.zeros(distinct.size, dtype=np.int64)
-    np.add.at(totals, place, counts)
-    return distinct, totals
 
 
 @dataclass(frozen=True)

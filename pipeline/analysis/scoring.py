@@ -165,18 +165,24 @@ class Scored:
                     submitted.append(executor.submit(_predict_unseen, url, reference, first, blocks, seed))
                     first += reference.record.documents
                 return submitted
-            if self.known:
-                return [executor.submit(_predict_heldout, url, reference, blocks) for reference in held]
-            pairs = zip(references, held, strict=True)
-            return [executor.submit(_predict_observed, url, *pair, blocks, seed) for pair in pairs]
+            fitted = [None] * len(held) if self.known else references
+            pairs = zip(fitted, held, strict=True)
+            return [executor.submit(_predict_further, url, *pair, blocks, seed) for pair in pairs]
 
         return submit
 
 
-def _predict_heldout(url: str, reference: HeldoutReference, blocks: list[tasks.Block]) -> Predicted:
+def _predict_further(
+    url: str, reference: ShardReference | None, further: HeldoutReference, blocks: list[tasks.Block], seed: int
+) -> Predicted:
+    """Predict further tokens of documents, whose proportions are the fit's or are fitted to all tokens of a shard."""
     model = Model(url)
-    local = model.local_state(reference.number)
-    held = reference.load(segmented=model.family.uses_segments)
+    parts = parts_for(model)
+    if reference is None:
+        local = model.local_state(further.number)
+    else:
+        local = tasks.fold_in(model.family, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen"))
+    held = further.load(segmented=parts["segmented"])
     return predict_pairs(model.family, held, local, blocks, model.global_state)
 
 
@@ -187,17 +193,6 @@ def _predict_unseen(url: str, reference: ShardReference, first: int, blocks: lis
     stream = Stream(seed, "unseen")
     shard, held = (Shard.of(reference.number, part, **parts_for(model)) for part in (known, scored))
     local = tasks.fold_in(model.family, shard, blocks, model.global_state, stream)
-    return predict_pairs(model.family, held, local, blocks, model.global_state)
-
-
-def _predict_observed(
-    url: str, reference: ShardReference, scored: HeldoutReference, blocks: list[tasks.Block], seed: int
-) -> Predicted:
-    """Fit proportions to all tokens of a shard's documents and predict further tokens of the same documents."""
-    model = Model(url)
-    parts = parts_for(model)
-    held = scored.load(segmented=parts["segmented"])
-    local = tasks.fold_in(model.family, reference.load(**parts), blocks, model.global_state, Stream(seed, "unseen"))
     return predict_pairs(model.family, held, local, blocks, model.global_state)
 
 
@@ -250,7 +245,22 @@ def complete(
     with contextlib.closing(open_executor(scheduler, workers, tls=tls)) as executor:
 
         def submit(model: Model, blocks: list[Future[tasks.Block]]) -> list[Future[Predicted]]:
-            return _submit_completion(model, blocks, training, parts, limit, executor)
+            fitted_shards = {
+                (shard.documents, shard.ids_sha256): number
+                for number, shard in reversed(list(enumerate(model.record.shards)))
+            }
+            has_more_words = limit < model.record.vocabulary.words
+            beyond = executor.submit(_beyond, model.folder.address, blocks, limit) if has_more_words else None
+            submitted = []
+            for reference, part in zip(training.references, parts, strict=True):
+                fitted = (
+                    fitted_shards.get((reference.record.documents, reference.record.ids_sha256))
+                    if model.fitted
+                    else None
+                )
+                arguments = (model.folder.address, reference, part, fitted, blocks, limit, beyond)
+                submitted.append(executor.submit(_predict_completion, *arguments))
+            return submitted
 
         score, tokens, members = score_members(named, submit, executor)
     if score is None:
@@ -258,28 +268,6 @@ def complete(
     among = AMONG if limit < training.manifest.vocabulary.words else ""
     definition = COMPLETED + (AVERAGED if len(named) > 1 else "") + among
     return Completion(score, tokens, definition, members)
-
-
-def _submit_completion(
-    model: Model,
-    blocks: list[Future[tasks.Block]],
-    training: Corpus,
-    parts: list[HeldoutReference],
-    words: int,
-    executor: Executor,
-) -> list[Future[Predicted]]:
-    """Submit a task for each shard that predicts its held-out tokens."""
-    fitted_shards = {
-        (shard.documents, shard.ids_sha256): number for number, shard in reversed(list(enumerate(model.record.shards)))
-    }
-    has_more_words = words < model.record.vocabulary.words
-    beyond = executor.submit(_beyond, model.folder.address, blocks, words) if has_more_words else None
-    submitted = []
-    for reference, part in zip(training.references, parts, strict=True):
-        fitted = fitted_shards.get((reference.record.documents, reference.record.ids_sha256)) if model.fitted else None
-        arguments = (model.folder.address, reference, part, fitted, blocks, words, beyond)
-        submitted.append(executor.submit(_predict_completion, *arguments))
-    return submitted
 
 
 def _among(shard: Shard, words: int) -> Shard:

@@ -98,64 +98,54 @@ def segment_proportions(
     if not model.fitted:
         raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
     if model.family.uses_segments and COLUMN in training.manifest.fields:
-        document, reference, row = _longest(training) if document is None else _named(training, document)
+        document, reference, row = _located(training, document)
         inferred = model.family.infer(model.local_state(reference.number), model.global_state)
         ends = np.cumsum(inferred["segments"])
         shares = inferred["segment_topic"][ends[row] - inferred["segments"][row] : ends[row]]
-        return SegmentProportions(name, family, document, "segment", _normalised(shares))
-    shares = _documents(model, training, document)
-    return SegmentProportions(name, family, document, "document", _normalised(shares))
+        unit = "segment"
+    else:
+        if document is None and training.manifest.documents > MAX_DOCUMENTS:
+            raise OptionError(
+                f"{training.url}: expected at most {MAX_DOCUMENTS:,} documents along one axis, found "
+                f"{training.manifest.documents:,}; name a document (`document` ID) whose segments are ID#1, ID#2, ..."
+            )
+        sweeps, parts = model.family, []
+        for reference in training.references:
+            if document is None:
+                rows = np.arange(reference.record.documents)
+            else:
+                ids = reference.documents().ids.to_pylist()
+                rows = np.array([row for row, name in enumerate(ids) if name.rpartition("#")[0] == document], dtype=int)
+            if rows.size:
+                theta = sweeps.infer(model.local_state(reference.number), model.global_state)["document_topic"]
+                parts.append(np.asarray(theta, dtype=np.float64)[rows])
+        if not parts:
+            raise OptionError(
+                f"`document` {document}: {training.url} has no documents {document}#1, {document}#2, ..., as "
+                f"`explode` makes them, and {model.record.family} does not model segments"
+            )
+        shares = np.concatenate(parts)
+        unit = "document"
+    positive = np.maximum(np.asarray(shares, dtype=np.float64), 0.0)
+    total = positive.sum(axis=1, keepdims=True)
+    return SegmentProportions(name, family, document, unit, positive / np.where(total > 0.0, total, 1.0))
 
 
-def _longest(corpus: Corpus) -> tuple[str, ShardReference, int]:
-    """Return id, shard and row of the first document with the largest number of segments."""
+def _located(corpus: Corpus, document: str | None) -> tuple[str, ShardReference, int]:
+    """Return id, shard and row of a document; by default of the first with the largest number of segments."""
     length, reference, row = -1, corpus.references[0], 0
     for candidate in corpus.references:
+        if document is not None:
+            row = candidate.documents().ids.index(pa.scalar(document)).as_py()
+            if row >= 0:
+                return document, candidate, row
+            continue
         counts = segment_counts(candidate.further()[COLUMN])
         if counts.size and counts.max() > length:
             length, reference, row = int(counts.max()), candidate, int(counts.argmax())
+    if document is not None:
+        raise OptionError(f"`document` {document}: {corpus.url} has no document with this id")
     return reference.documents().ids[row].as_py(), reference, row
-
-
-def _named(corpus: Corpus, document: str) -> tuple[str, ShardReference, int]:
-    """Return id, shard and row of a document."""
-    for reference in corpus.references:
-        row = reference.documents().ids.index(pa.scalar(document)).as_py()
-        if row >= 0:
-            return document, reference, row
-    raise OptionError(f"`document` {document}: {corpus.url} has no document with this id")
-
-
-def _documents(model: Model, corpus: Corpus, document: str | None) -> Floats:
-    """Return the proportions of all documents in their order, or of those that were the segments of one."""
-    if document is None and corpus.manifest.documents > MAX_DOCUMENTS:
-        raise OptionError(
-            f"{corpus.url}: expected at most {MAX_DOCUMENTS:,} documents along one axis, found "
-            f"{corpus.manifest.documents:,}; name a document (`document` ID) whose segments are ID#1, ID#2, ..."
-        )
-    sweeps, parts = model.family, []
-    for reference in corpus.references:
-        if document is None:
-            rows = np.arange(reference.record.documents)
-        else:
-            ids = reference.documents().ids.to_pylist()
-            rows = np.array([row for row, name in enumerate(ids) if name.rpartition("#")[0] == document], dtype=int)
-        if rows.size:
-            theta = sweeps.infer(model.local_state(reference.number), model.global_state)["document_topic"]
-            parts.append(np.asarray(theta, dtype=np.float64)[rows])
-    if not parts:
-        raise OptionError(
-            f"`document` {document}: {corpus.url} has no documents {document}#1, {document}#2, ..., as "
-            f"`explode` makes them, and {model.record.family} does not model segments"
-        )
-    return np.concatenate(parts)
-
-
-def _normalised(shares: npt.NDArray[np.floating]) -> Floats:
-    """Return non-negative rows that sum to one."""
-    positive = np.maximum(np.asarray(shares, dtype=np.float64), 0.0)
-    total = positive.sum(axis=1, keepdims=True)
-    return positive / np.where(total > 0.0, total, 1.0)
 
 
 def compare_runs(

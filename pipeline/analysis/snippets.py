@@ -89,8 +89,10 @@ def example_snippets(
             example_words = [names[word] for word in example.words]
             weights = {**dict.fromkeys(words.get(topic.id, ()), 1.0), **dict.fromkeys(example_words, 2.0)}
             text = texts[document.id] if options.word_rule == FIRST_RULE else composed(texts[document.id])
-            # A text without the example's words is another document with the same id.
-            if options.tokenizer is None and not has_words(text, example_words, form, options.word_rule):
+            # A text without half of the example's words is another document with the same id.
+            weighed = dict.fromkeys(example_words, 1.0)
+            present = {word for _, _, word in _hits(text, weighed, form, options.word_rule)}
+            if options.tokenizer is None and 2 * len(present) < len(weighed):
                 strange.add(document.id)
             else:
                 snippets[topic.id, example.document] = passage(text, weights, form, options.word_rule)
@@ -177,7 +179,24 @@ def _texts_as(
     texts: dict[str, str] = {}
     read = 0
     for ids, batch in _batches(list(sources), kind, fields_of(bare, kind), requested):
-        _take(ids, batch, requested, texts)
+        bases: dict[str, list[str]] = {}
+        for name in requested:
+            if name not in texts:
+                bases.setdefault(name, []).append(name)
+                document, mark, last = name.rpartition("#")
+                if mark and last.isdecimal() and len(last) < 10 and batch.segments is not None:
+                    bases.setdefault(document, []).append(name)
+        rows = pc.indices_nonzero(pc.is_in(ids, value_set=pa.array(list(bases), pa.string()))).to_pylist()
+        starts = range(len(batch) + 1) if batch.segments is None else [0, *batch.segments.cumsum().tolist()]
+        for row in rows:
+            parts = batch.texts.slice(starts[row], starts[row + 1] - starts[row])
+            base = ids[row].as_py()
+            for name in bases[base]:
+                number = 0 if name == base else int(name.rpartition("#")[2])
+                if name == base:
+                    texts[name] = " ".join(part[:MAX_LETTERS] for part in parts.to_pylist())[:MAX_LETTERS]
+                elif 0 < number <= len(parts):
+                    texts[name] = parts[number - 1].as_py()[:MAX_LETTERS]
         read += len(batch)
         progress(read)
         if len(texts) == len(requested):
@@ -209,28 +228,6 @@ def _batches(
             yield pa.array(names, pa.string()), batch
 
 
-def _take(ids: pa.Array, batch: Batch, requested: Mapping[str, int], texts: dict[str, str]) -> None:
-    """Add the texts of requested documents to `texts`."""
-    bases: dict[str, list[str]] = {}
-    for name in requested:
-        if name not in texts:
-            bases.setdefault(name, []).append(name)
-            document, mark, last = name.rpartition("#")
-            if mark and last.isdecimal() and len(last) < 10 and batch.segments is not None:
-                bases.setdefault(document, []).append(name)
-    rows = pc.indices_nonzero(pc.is_in(ids, value_set=pa.array(list(bases), pa.string()))).to_pylist()
-    starts = range(len(batch) + 1) if batch.segments is None else [0, *batch.segments.cumsum().tolist()]
-    for row in rows:
-        parts = batch.texts.slice(starts[row], starts[row + 1] - starts[row])
-        base = ids[row].as_py()
-        for name in bases[base]:
-            number = 0 if name == base else int(name.rpartition("#")[2])
-            if name == base:
-                texts[name] = " ".join(part[:MAX_LETTERS] for part in parts.to_pylist())[:MAX_LETTERS]
-            elif 0 < number <= len(parts):
-                texts[name] = parts[number - 1].as_py()[:MAX_LETTERS]
-
-
 def passage(text: str, weights: Mapping[str, float], form: Form | None = None, rule: int = RULE) -> Snippet:
     """Return the passage of a text with the largest total weight of some words."""
     text = plain(_SPACE.sub(" ", text[:MAX_LETTERS]).strip())
@@ -247,8 +244,16 @@ def passage(text: str, weights: Mapping[str, float], form: Form | None = None, r
             low += 1
         if score > best + 1e-9:
             best, start = score, hits[low][0]
-    begin = _beginning(text, start)
-    end = _ending(text, begin)
+    # A passage begins with a sentence or else a word, and ends after a word.
+    begin, end = 0, len(text)
+    if start > BEFORE:
+        before = text[start - BEFORE : start]
+        sentence, space = max(before.rfind(mark) for mark in (". ", "? ", "! ")), before.find(" ")
+        after_space = start if space < 0 else start - BEFORE + space + 1
+        begin = after_space if sentence < 0 else start - BEFORE + sentence + 2
+    if end > begin + LENGTH:
+        space = text.rfind(" ", begin + LENGTH // 2, begin + LENGTH)
+        end = begin + LENGTH if space < 0 else space
     parts, at = ["… " if begin else ""], begin
     for first, last, _ in hits:
         if first >= at and last <= end:
@@ -257,11 +262,6 @@ def passage(text: str, weights: Mapping[str, float], form: Form | None = None, r
             at = last
     parts[-1] += text[at:end].rstrip() + (" …" if end < len(text) else "")
     return parts
-
-
-def has_words(text: str, words: Sequence[str], form: Form | None = None, rule: int = RULE) -> bool:
-    """Return whether a text has at least half of some words; `form` and `rule` are as for `passage`."""
-    return 2 * len({word for _, _, word in _hits(text, dict.fromkeys(words, 1.0), form, rule)}) >= len(set(words))
 
 
 def _hits(text: str, weights: Mapping[str, float], form: Form | None, rule: int) -> list[tuple[int, int, str]]:
@@ -284,26 +284,6 @@ def _hits(text: str, weights: Mapping[str, float], form: Form | None, rule: int)
             hits.append((*span, word))
         previous = (*span, word)
     return hits
-
-
-def _beginning(text: str, first: int) -> int:
-    """Return the start of a passage: the start of a sentence, or else of a word."""
-    if first <= BEFORE:
-        return 0
-    before = text[first - BEFORE : first]
-    sentence = max(before.rfind(mark) for mark in (". ", "? ", "! "))
-    if sentence >= 0:
-        return first - BEFORE + sentence + 2
-    space = before.find(" ")
-    return first if space < 0 else first - BEFORE + space + 1
-
-
-def _ending(text: str, begin: int) -> int:
-    """Return the end of a passage, after a word."""
-    if len(text) <= begin + LENGTH:
-        return len(text)
-    space = text.rfind(" ", begin + LENGTH // 2, begin + LENGTH)
-    return begin + LENGTH if space < 0 else space
 
 
 WORDS = 10  # First words of a topic, which are looked for besides those that explain it in a document

@@ -145,7 +145,33 @@ class TimeShares(ShortRepr):
     @property
     def notes(self) -> list[str]:
         """Sentences on documents that are left out, and on the reading of ambiguous dates."""
-        return _notes(self)
+        dates = self.summary
+        example = f" (such as {dates.examples[0]!r})" if dates.examples else ""
+        reasons = [
+            (dates.missing, "without a date"),
+            (dates.unreadable, f"with a date that cannot be read{example}"),
+            (self.inexact, f"with a date less precise than a {self.period}"),
+        ]
+        left = [f"{count:,} {reason}" for count, reason in reasons if count]
+        notes = [f"Documents left out: {', '.join(left)}."] if left else []
+        notes += self.remarks
+        if self.cluster is not None:
+            notes.append(f"Intervals allow for documents of the same {self.cluster} that resemble each other.")
+        if dates.ordered:
+            first = "day" if dates.order == "day first" else "month"
+            notes.append(
+                f"{dates.ordered:,} dates such as 03/04/2020 are read with the {first} first, as other dates are."
+            )
+        if dates.ambiguous:
+            notes.append(
+                f"{dates.ambiguous:,} dates such as 03/04/2020 do not show whether the day or the month is first; only "
+                "their year is used."
+            )
+        if dates.unix:
+            notes.append(f"{dates.unix:,} numbers are read as Unix times.")
+        if dates.short_years:
+            notes.append(f"Two-digit years, in {dates.short_years:,} documents, are read as 1969 to 2068.")
+        return notes
 
     def table(self) -> pa.Table:
         """Return a row for each period and topic: period, start, documents, tokens, topic, share, error."""
@@ -243,7 +269,26 @@ def topic_shares(
     known = [labels.field for labels in summary.fields]
     if period not in known:
         raise OptionError(f"expected {EXPECTED}, or a field of labels; found {period!r}{near(period, known)}", "period")
-    shares = by_column(run, summary.dates, period, source)
+    # The periods are the values of a field of labels, in the order of their first dates.
+    _, training = open_training(run, source.corpus)
+    spans: dict[str, list[float]] = {}  # First and last hour, documents and tokens of each value
+    with contextlib.closing(open_executor(**dict(source.scheduling))) as executor:
+        for part in executor.collect([executor.submit(_spans, reference, period) for reference in training.references]):
+            for value, span in part.items():
+                total = spans.get(value, [*span[:2], 0.0, 0.0])
+                spans[value] = [min(span[0], total[0]), max(span[1], total[1]), span[2] + total[2], span[3] + total[3]]
+    if not spans:
+        raise OptionError(f"no document has both a date and a value of {period!r}", "period")
+    values = sorted(spans, key=lambda value: (spans[value][0], value))
+    starts = [moment(int(spans[value][0])) for value in values]
+    end_of_last = moment(int(max(span[1] for span in spans.values())) + 24)
+    ids = np.array(summary.dates.topics, dtype=np.int64)
+    nothing = np.zeros((len(values), ids.size))
+    shares = TimeShares(
+        period, values, starts, np.array([spans[value][2] for value in values], dtype=np.int64),
+        np.array([spans[value][3] for value in values]), ids, nothing, nothing, 0, summary.dates,
+        [*starts[1:], max(end_of_last, starts[-1] + datetime.timedelta(days=1))],
+    )  # fmt: skip
     return with_errors(shares, run, summary, cluster, source, required=True)
 
 
@@ -309,29 +354,6 @@ def _candidate(summary: SummaryRecord) -> list[str]:
     return []
 
 
-def by_column(run: str | os.PathLike[str], dates: DatesSummary, name: str, source: SummarySource) -> TimeShares:
-    """Return periods that are the values of a field of labels, in the order of their first dates; without shares."""
-    _, corpus = open_training(run, source.corpus)
-    spans: dict[str, list[float]] = {}  # First and last hour, documents and tokens of each value
-    with contextlib.closing(open_executor(**dict(source.scheduling))) as executor:
-        for part in executor.collect([executor.submit(_spans, reference, name) for reference in corpus.references]):
-            for value, span in part.items():
-                total = spans.get(value, [*span[:2], 0.0, 0.0])
-                spans[value] = [min(span[0], total[0]), max(span[1], total[1]), span[2] + total[2], span[3] + total[3]]
-    if not spans:
-        raise OptionError(f"no document has both a date and a value of {name!r}", "period")
-    values = sorted(spans, key=lambda value: (spans[value][0], value))
-    starts = [moment(int(spans[value][0])) for value in values]
-    last = moment(int(max(span[1] for span in spans.values())) + 24)
-    topics = np.array(dates.topics, dtype=np.int64)
-    nothing = np.zeros((len(values), topics.size))
-    return TimeShares(
-        name, values, starts, np.array([spans[value][2] for value in values], dtype=np.int64),
-        np.array([spans[value][3] for value in values]), topics, nothing, nothing, 0, dates,
-        [*starts[1:], max(last, starts[-1] + datetime.timedelta(days=1))],
-    )  # fmt: skip
-
-
 def _spans(reference: ShardReference, name: str) -> dict[str, list[float]]:
     """Return the first hour, the last hour, documents and tokens of each value of a field in a shard."""
     documents = reference.documents()
@@ -373,7 +395,9 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
     starts, row = np.unique(width.starts(hour[usable]), return_inverse=True)
     tables = [dates.table(name) for name in ("shares", "weighted", "squared")]
     columns = [documents, np.array(dates.tokens), np.array(dates.squares), *tables]
-    sums = [_summed(row, column[usable], starts.size) for column in columns]
+    sums = [np.zeros((starts.size, *column.shape[1:])) for column in columns]
+    for total, column in zip(sums, columns, strict=True):
+        np.add.at(total, row, column[usable])
     shares = sums[3] / np.maximum(sums[1], 1e-300)[:, None]
     beginnings = [moment(start) for start in starts.tolist()]
     return TimeShares(
@@ -389,12 +413,6 @@ def by_period(dates: DatesSummary, period: str | None = None) -> TimeShares:
         dates,
         [width.following(start) for start in beginnings],
     )
-
-
-def _summed(row: Ints, values: npt.NDArray[np.generic], count: int) -> Floats:
-    sums = np.zeros((count, *values.shape[1:]))
-    np.add.at(sums, row, values)
-    return sums
 
 
 def _errors(
@@ -427,31 +445,3 @@ def _default_period(hour: Ints, precision: Ints, documents: Ints) -> str:
     # About 25 periods are neither noise nor a handful of points.
     middle = math.sqrt(MIN_PERIODS * MAX_PERIODS)
     return min(candidates or ["decade"], key=lambda name: abs(math.log(max(counts.get(name, 1), 1) / middle)))
-
-
-def _notes(shares: TimeShares) -> list[str]:
-    dates = shares.summary
-    example = f" (such as {dates.examples[0]!r})" if dates.examples else ""
-    reasons = [
-        (dates.missing, "without a date"),
-        (dates.unreadable, f"with a date that cannot be read{example}"),
-        (shares.inexact, f"with a date less precise than a {shares.period}"),
-    ]
-    left = [f"{count:,} {reason}" for count, reason in reasons if count]
-    notes = [f"Documents left out: {', '.join(left)}."] if left else []
-    notes += shares.remarks
-    if shares.cluster is not None:
-        notes.append(f"Intervals allow for documents of the same {shares.cluster} that resemble each other.")
-    if dates.ordered:
-        first = "day" if dates.order == "day first" else "month"
-        notes.append(f"{dates.ordered:,} dates such as 03/04/2020 are read with the {first} first, as other dates are.")
-    if dates.ambiguous:
-        notes.append(
-            f"{dates.ambiguous:,} dates such as 03/04/2020 do not show whether the day or the month is first; only "
-            "their year is used."
-        )
-    if dates.unix:
-        notes.append(f"{dates.unix:,} numbers are read as Unix times.")
-    if dates.short_years:
-        notes.append(f"Two-digit years, in {dates.short_years:,} documents, are read as 1969 to 2068.")
-    return notes

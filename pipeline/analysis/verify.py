@@ -53,7 +53,6 @@ from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.arrays.state import LocalState
 from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import Stochastic
 from collapsium.workers.shard_loading import document_parts
@@ -140,17 +139,6 @@ def _shard_fault(path: str, part: Documents, merged: Documents, ids: str) -> str
         if part.words.size and not (np.diff(part.words) > 0)[~starts[1:-1]].all():
             return f"{path}: expected each word once in a segment, in ascending order"
     return ""
-
-
-def table_faults(folder: Folder) -> list[str]:
-    """Return the faults of the tables of a comparison, each beginning with the file."""
-    faults = []
-    for name in filter(folder.exists, (TABLE, SERIES_FILE)):
-        try:
-            BoundedFile(io.BytesIO(folder.read(name))).table(["cell"])
-        except (CollapsiumError, pa.ArrowException, OSError, ValueError, KeyError) as error:
-            faults.append(f"{folder.url}/{name}: {str(error).splitlines()[0]}{REWRITE_HINT}")
-    return faults
 
 
 # Relative error of counts, and absolute error of probabilities, that sums in single precision may have
@@ -284,7 +272,11 @@ def _comparison(folder: Folder, findings: Findings) -> Iterator[str]:
             row_of(folder, name)
         except CollapsiumError as error:
             yield str(error)
-    yield from table_faults(folder)
+    for name in filter(folder.exists, (TABLE, SERIES_FILE)):
+        try:
+            BoundedFile(io.BytesIO(folder.read(name))).table(["cell"])
+        except (CollapsiumError, pa.ArrowException, OSError, ValueError, KeyError) as error:
+            yield f"{folder.url}/{name}: {str(error).splitlines()[0]}{REWRITE_HINT}"
     for part in filter(folder.exists, PARTS):
         yield from _corpus(folder / part, findings)
     for run in runs_there(folder):
@@ -354,18 +346,6 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
         faults = check_arrays(folder / place, digest)
         complete = complete and not faults
         yield from faults or [""]
-    yield from _side_files(model)
-    if complete:
-        try:
-            yield from _invariants(model, findings)
-        except CollapsiumError as error:
-            yield str(error)
-        except (KeyError, ValueError, IndexError) as error:  # arrays of other names or shapes than the family's
-            yield f"{folder.url}: expected the arrays of family '{model.record.family}' ({error!r})"
-
-
-def _side_files(model: Model) -> Iterator[str]:
-    """Yield the faults of a model's summary and of the names of its topics."""
     try:
         topic_names.read_names(model.folder, model.record)
         if summary.read_summary(model.folder, model.record) is None and model.record.summarised:
@@ -373,6 +353,13 @@ def _side_files(model: Model) -> Iterator[str]:
         yield ""
     except CollapsiumError as error:
         yield str(error)
+    if complete:
+        try:
+            yield from _invariants(model, findings)
+        except CollapsiumError as error:
+            yield str(error)
+        except (KeyError, ValueError, IndexError) as error:  # arrays of other names or shapes than the family's
+            yield f"{folder.url}: expected the arrays of family '{model.record.family}' ({error!r})"
 
 
 def _parts_of_checkpoint(folder: Folder) -> Iterator[str]:
@@ -400,7 +387,19 @@ def _invariants(model: Model, findings: Findings) -> Iterator[str]:
     # The mean weight of a word's tokens is known of all documents, not of a sample.
     known = sample is None or not model.record.options.get("weights")
     if corpus is not None and known and not stochastic and corpus.holds != VECTORS:
-        yield from _word_tokens(model, blocks, tokens_of_sample(corpus, sample))
+        total, counted, tokens = 0.0, 0, tokens_of_sample(corpus, sample)
+        for number, block in enumerate(blocks):
+            if (expected := model.family.word_tokens(block.rows)) is None:
+                continue
+            true = tokens[block.low : block.high]
+            total, counted = total + float(expected.sum()), counted + int(true.sum())
+            wrong = _off(expected, true, model)
+            word = int(np.argmax(wrong))
+            fault = f"word {block.low + word} has {true[word]} tokens, over its topics {expected[word]:.3f}"
+            yield f"{url}/rows/{number:05d}: expected counts are not conserved: {fault}" if wrong.any() else ""
+        if counted and abs(total - (counted - _waiting(model))) > TOLERANCE * counted:
+            fault = f"{counted - _waiting(model):.0f} tokens count, over the topics {total:.3f}"
+            yield f"{url}: expected counts are not conserved: {fault}"
     if not model.fitted:
         return
     for number in range(len(model.record.shards)):
@@ -428,23 +427,6 @@ def _corpus_of(model: Model, findings: Findings) -> tuple[Corpus | None, Documen
         return corpus, recorded_sample(run.record(), model.record.iterations)
     findings.notes.append(f"{corpus.url}: is no longer the corpus of {run.folder.address}; counts were not compared")
     return None, None
-
-
-def _word_tokens(model: Model, blocks: list[tasks.Block], tokens: npt.NDArray[np.int64]) -> Iterator[str]:
-    total, counted = 0.0, 0
-    for number, block in enumerate(blocks):
-        if (expected := model.family.word_tokens(block.rows)) is None:
-            continue
-        true = tokens[block.low : block.high]
-        total, counted = total + float(expected.sum()), counted + int(true.sum())
-        wrong = _off(expected, true, model)
-        word = int(np.argmax(wrong))
-        fault = f"{model.folder.url}/rows/{number:05d}: expected counts are not conserved: word {block.low + word} has "
-        fault += f"{true[word]} tokens, over its topics {expected[word]:.3f}"
-        yield fault if wrong.any() else ""
-    if counted and abs(total - (counted - _waiting(model))) > TOLERANCE * counted:
-        fault = f"{counted - _waiting(model):.0f} tokens count, over the topics {total:.3f}"
-        yield f"{model.folder.url}: expected counts are not conserved: {fault}"
 
 
 def _waiting(model: Model) -> float:
@@ -484,11 +466,6 @@ def _document_fault(model: Model, blocks: list[tasks.Block], number: int, shard:
             at = int(np.argmax(wrong))
             fault = f"document {at} has {lengths[at]:.10g} tokens, over its topics {tokens[at]:.3f}"
             return f"{path}: expected counts are not conserved: {fault}"
-    return _probability_fault(model, blocks, local, documents, path)
-
-
-def _probability_fault(model: Model, blocks: list[tasks.Block], local: LocalState, documents: int, path: str) -> str:
-    """Return a fault if the probabilities of all words do not sum to one in the first few documents."""
     words = blocks[-1].high
     some = min(SAMPLE, documents, max(MAX_CELLS // words, 1))
     offsets = np.minimum(np.arange(documents + 1, dtype=np.int64), some) * words

@@ -122,52 +122,15 @@ class WordsOver(ShortRepr):
         return np.asarray(np.log(last / first) / np.sqrt(variance), dtype=np.float64)
 
     def rising(self, row: int, count: int = SHOWN) -> list[int]:
-        """Return the words that rise most clearly.
-
-        Parameters
-        ----------
-        row : int
-            Number of the topic among `topics`.
-        count : int, optional
-            Number of words; there are fewer if fewer rise.
-
-        Returns
-        -------
-        list of int
-            Numbers of words.
-        """
+        """Return the numbers of up to `count` words that rise most clearly in the topic of a row."""
         return _foremost(self.change(row), count)
 
     def falling(self, row: int, count: int = SHOWN) -> list[int]:
-        """Return the words that fall most clearly.
-
-        Parameters
-        ----------
-        row : int
-            Number of the topic among `topics`.
-        count : int, optional
-            Number of words; there are fewer if fewer fall.
-
-        Returns
-        -------
-        list of int
-            Numbers of words.
-        """
+        """Return the numbers of up to `count` words that fall most clearly in the topic of a row."""
         return _foremost(-self.change(row), count)
 
     def records(self, count: int = SHOWN) -> list[dict[str, str | int | float]]:
-        """Return the words of each topic and period: topic, period, rank, word, probability and tokens.
-
-        Parameters
-        ----------
-        count : int, optional
-            Most probable words of each period.
-
-        Returns
-        -------
-        list of dict
-            Rows by topic, period and rank.
-        """
+        """Return the first `count` words by topic and period: topic, period, rank, word, probability and tokens."""
         rows: list[dict[str, str | int | float]] = []
         for row, topic in enumerate(self.topics.tolist()):
             for column, period in enumerate(self.periods):
@@ -217,34 +180,12 @@ class WordsOver(ShortRepr):
         return rows
 
     def frame(self, count: int = SHOWN) -> pd.DataFrame:
-        """Return `records` as a pandas frame.
-
-        Parameters
-        ----------
-        count : int, optional
-            Most probable words of each period.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row for each topic, period and word.
-        """
+        """Return `records` as a pandas frame."""
         frame: pd.DataFrame = require_pandas().DataFrame(self.records(count))
         return frame
 
     def changes_frame(self, count: int = SHOWN) -> pd.DataFrame:
-        """Return `changes` as a pandas frame.
-
-        Parameters
-        ----------
-        count : int, optional
-            Words of each topic that rise, and as many that fall.
-
-        Returns
-        -------
-        pandas.DataFrame
-            A row for each topic and word.
-        """
+        """Return `changes` as a pandas frame."""
         frame: pd.DataFrame = require_pandas().DataFrame(self.changes(count))
         return frame
 

@@ -18,13 +18,11 @@ from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, member_prefix, saving_text
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import json_text
-from collapsium.storage.runs.event_records import REQUIRED
 from collapsium.workers.kernels.compilation_text import progress_text
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from collapsium.pipeline.monitoring import live as live_view
+    from rich.live import Live
 
 
 # Seconds between two plain lines.
@@ -60,18 +58,15 @@ class LogLines:
 
     def write(self, text: str, level: str = "info", **figures: object) -> None:
         """Write a line."""
+        now = datetime.datetime.now().astimezone()
         if self._form == "json":
-            record = {"time": _now("milliseconds"), "level": level, "message": text, **figures}
+            record = {"time": now.isoformat(timespec="milliseconds"), "level": level, "message": text, **figures}
             self._stream.write(json_text(record) + "\n")
             self._stream.flush()
             return
         lead = "" if level == "info" else f"collapsium: {level}: "
-        stamp = "" if self.live else f"{_now('seconds')} "
+        stamp = "" if self.live else f"{now.isoformat(timespec='seconds')} "
         self.console.print(f"{stamp}{lead}{plain(text)}", markup=False)
-
-
-def _now(precision: str) -> str:
-    return datetime.datetime.now().astimezone().isoformat(timespec=precision)
 
 
 def _figures(event: Event, last_score: tuple[int, float] | None = None) -> str:
@@ -107,7 +102,7 @@ class RunView:
         self._status = RunStatus()
         # The live view is drawn by a separate thread.
         self._lock = threading.Lock()
-        self._live: live_view.LiveView | None = None
+        self._live: Live | None = None
         # True while the cursor is on a line that the next one overwrites.
         self._line_open = False
         self._last = 0.0
@@ -117,9 +112,37 @@ class RunView:
         """Show an event, if its kind is shown."""
         with self._lock:
             self._status.add(event)
-        handler = getattr(self, f"_{event['event']}", None) if event["event"] in REQUIRED else None
-        if handler is not None:
-            handler(event)
+        prefix = member_prefix(event)
+        match event["event"]:
+            case "cluster":
+                page = f"{event['dashboard'].rpartition('/')[0]}/collapsium" if event["dashboard"] else None
+                addresses = f"; progress at {page}, Dask's dashboard at {event['dashboard']}" if page else ""
+                text = f"{event['scheduler']}: {event['workers']} at a time{addresses}"
+                self._print(text, event | ({"page": page} if page else {}))
+            case "compiling":
+                self._compiling(event)
+            case "compile" if event["compile_seconds"] > 1:
+                self._print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s", event)
+            case "start":
+                self._print(f"{event['family']}: {self._status.sizes()}, {counted(event['shards'], 'shard')}", event)
+                if self.log.live:
+                    from collapsium.pipeline.monitoring.live import start_live
+
+                    self._live = self._live or start_live(self.log.console, self._status, self._lock)
+            case "iteration":
+                self._iteration(event)
+            case "member":
+                text = f"member {event['member']}: {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
+                self._print(f"{text}  {_figures(event)}  ({self._status.members_text()})", event)
+            case "notice":
+                self._print(f"{prefix}{self._spell(event['text'])}", event)
+            case "saving":
+                self.close()
+                self._print(f"{prefix}{saving_text(event)}", event)
+            case "back":
+                self._print(f"{prefix}{loss_text(event)}", event)
+            case "end":
+                self._end(event)
 
     def _print(self, text: str, event: Event) -> None:
         # A line of JSON has the numbers and strings of the event.
@@ -127,13 +150,6 @@ class RunView:
             name: value for name, value in event.items() if isinstance(value, (int, float, str)) and name != "text"
         }
         self.log.write(text, **fields)
-
-    def _cluster(self, event: Event) -> None:
-        dashboard = event["dashboard"]
-        page = f"{dashboard.rpartition('/')[0]}/collapsium" if dashboard else None
-        addresses = f"; progress at {page}, Dask's dashboard at {event['dashboard']}" if page else ""
-        text = f"{event['scheduler']}: {event['workers']} at a time{addresses}"
-        self._print(text, event | ({"page": page} if page else {}))
 
     def _compiling(self, event: Event) -> None:
         text, left = progress_text(event["compiled"], event["kernels"]), event["kernels"] - event["compiled"]
@@ -144,17 +160,6 @@ class RunView:
         elif not event["compiled"] or (left and time.monotonic() - self._last >= ITERATION_LINE_SECONDS):
             self._last = time.monotonic()
             self._print(text, event)
-
-    def _compile(self, event: Event) -> None:
-        if event["compile_seconds"] > 1:
-            self._print(f"kernels compiled or loaded in {event['compile_seconds']:.1f} s", event)
-
-    def _start(self, event: Event) -> None:
-        self._print(f"{event['family']}: {self._status.sizes()}, {counted(event['shards'], 'shard')}", event)
-        if self.log.live:
-            from collapsium.pipeline.monitoring import live as live_view
-
-            self._live = self._live or live_view.LiveView(self.log.console, self._status, self._lock)
 
     def _iteration(self, event: Event) -> None:
         if "score" in event:
@@ -177,39 +182,19 @@ class RunView:
         self._last, self._pending = time.monotonic(), None
         planned, alone = self._status.planned, not ("member" in event and self._status.restarts)
         score = self._last_scores.get(event.get("member"))
-        figures = _figures(event, score)
-        text = f"iteration {event['iteration']}/{planned}  {event['elapsed']:.1f} s  {figures}{self._pace()}"
+        parts = [f"iteration {event['iteration']}/{planned}", f"{event['elapsed']:.1f} s", _figures(event, score)]
+        fit = self._status.fit
+        if "tokens_a_second" in fit.event:
+            parts.append(f"{quantity(fit.event['tokens_a_second'])} {self._status.units[1]}/s")
+        if left := fit.left(planned):
+            parts.append(f"{duration_text(left)} left")
+        text = "  ".join(parts)
         scores = {} if score is None else {"score": score[1], "score_iteration": score[0]}
         self._print(text if alone else f"{member_prefix(event)}{text}", event | {"iterations": planned} | scores)
-
-    def _pace(self) -> str:
-        """Return the speed and the remaining time, as text."""
-        fit = self._status.fit
-        left = fit.left(self._status.planned)
-        texts = []
-        if "tokens_a_second" in fit.event:
-            texts.append(f"{quantity(fit.event['tokens_a_second'])} {self._status.units[1]}/s")
-        if left:
-            texts.append(f"{duration_text(left)} left")
-        return "".join(f"  {text}" for text in texts)
-
-    def _member(self, event: Event) -> None:
-        text = f"member {event['member']}: {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
-        self._print(f"{text}  {_figures(event)}  ({self._status.members_text()})", event)
-
-    def _notice(self, event: Event) -> None:
-        self._print(f"{member_prefix(event)}{self._spell(event['text'])}", event)
 
     def notice(self, text: str) -> None:
         """Write a line that is not about an event of the run."""
         self.log.write(text)
-
-    def _saving(self, event: Event) -> None:
-        self.close()
-        self._print(f"{member_prefix(event)}{saving_text(event)}", event)
-
-    def _back(self, event: Event) -> None:
-        self._print(f"{member_prefix(event)}{loss_text(event)}", event)
 
     def _end(self, event: Event) -> None:
         if "member" in event and self._status.restarts:
@@ -227,7 +212,7 @@ class RunView:
     def close(self) -> None:
         """Stop drawing, if a view is drawn."""
         if self._live is not None:
-            self._live.close()
+            self._live.stop()
             self._live = None
         if self._line_open:
             self._line_open = False
@@ -260,36 +245,31 @@ def show_compilation(form: str | None = None, *, quiet: bool = False) -> None:
 
 def print_status(events: Sequence[Event], state: str, stream: IO[str]) -> None:
     """Print the current status of a run."""
-    from collapsium.pipeline.monitoring import live as live_view
+    from collapsium.pipeline.monitoring.live import drawn
 
     status, console = RunStatus(), console_of(stream)
     for event in events:
         status.add(event)
-    console.print(live_view.drawn(status, console.width, ascii_only=console.options.ascii_only))
+    console.print(drawn(status, console.width, ascii_only=console.options.ascii_only))
     console.print(plain(state), markup=False)
-
-
-class _CountLines:
-    """Writes the number of processed documents in lines, where there is no terminal."""
-
-    def __init__(self, activity: str, unit: str) -> None:
-        self._activity, self._unit, self._last = activity, unit, time.monotonic()
-
-    def __call__(self, number: int) -> None:
-        """Write a line, if one is due."""
-        if number and time.monotonic() - self._last >= COUNT_LINE_SECONDS:
-            self._last = time.monotonic()
-            LogLines().write(f"{self._activity}: {number:,} {self._unit}")
 
 
 @contextmanager
 def counting(activity: str, unit: str = "documents") -> Iterator[Callable[[int], None]]:
     """Show the number of processed documents: at once in a terminal, else in a line every ten seconds."""
-    from rich import text as rich_text
+    from rich.text import Text
 
     if not is_live(sys.stderr):
-        yield _CountLines(activity, unit)
+        last = time.monotonic()
+
+        def write(number: int) -> None:
+            nonlocal last
+            if number and time.monotonic() - last >= COUNT_LINE_SECONDS:
+                last = time.monotonic()
+                LogLines().write(f"{activity}: {number:,} {unit}")
+
+        yield write
         return
     # A Text, unlike a string, does not treat names in brackets as markup.
-    with console_of(sys.stderr).status(rich_text.Text(plain(activity))) as status:
-        yield lambda number: status.update(rich_text.Text(plain(f"{activity}: {number:,} {unit}")))
+    with console_of(sys.stderr).status(Text(plain(activity))) as status:
+        yield lambda number: status.update(Text(plain(f"{activity}: {number:,} {unit}")))

@@ -85,19 +85,16 @@ class Following:
                 self._members.setdefault(number, Tail(self._run.member(number)))
             if kind == "member":
                 self._ended_members.add(event["member"])
-        # Events of members come before the end of the run.
-        before_end = len(events) - 1 if self.ended and events and events[-1]["event"] == "end" else len(events)
-        return [*events[:before_end], *self._member_events(), *events[before_end:]], again
-
-    def _member_events(self) -> list[Event]:
-        """Return new events of members, which have separate files; files of ended members are read once more."""
         new: list[Event] = []
         for number, tail in list(self._members.items()):
-            events, _ = tail.read()
-            new += [event for event in events if event["event"] in ("begin", "iteration", "back", "end")]
+            member_events, _ = tail.read()
+            new += [event for event in member_events if event["event"] in ("begin", "iteration", "back", "end")]
+            # The file of a member that has ended is read once more.
             if number in self._ended_members:
                 del self._members[number]
-        return new
+        # Events of members come before the end of the run.
+        before_end = len(events) - 1 if self.ended and events and events[-1]["event"] == "end" else len(events)
+        return [*events[:before_end], *new, *events[before_end:]], again
 
     def owner(self) -> str:
         """Return the process that works on the run, as text; empty if no process is known to be alive."""

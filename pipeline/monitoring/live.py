@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collapsium.pipeline.formatting import duration_text, plain, sparkline
-from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
+from collapsium.pipeline.monitoring.run_status import RunStatus
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import printable
 from collapsium.storage.units import size
@@ -57,35 +57,34 @@ BAR_WIDTH = 40  # Width of the bar, in characters
 MAX_WORKER_LINES = 6  # Largest number of workers that have a line
 
 
-class LiveView:
-    """Draws the status of a run, once a second."""
+def start_live(console: Console, status: RunStatus, lock: threading.Lock) -> Live:
+    """Draw the status of a run once a second, until the result is stopped."""
 
-    def __init__(self, console: Console, status: RunStatus, lock: threading.Lock) -> None:
-        self._console, self._status, self._lock = console, status, lock
-        self._live = Live(
-            console=console,
-            get_renderable=self._draw,
-            refresh_per_second=REFRESHES_PER_SECOND,
-            redirect_stdout=False,
-        )
-        self._live.start()
+    def draw() -> RenderableType:
+        with lock:
+            return drawn(status, console.width, ascii_only=console.options.ascii_only)
 
-    def close(self) -> None:
-        """Draw for the last time, and restore the terminal."""
-        self._live.stop()
-
-    def _draw(self) -> RenderableType:
-        with self._lock:
-            return drawn(self._status, self._console.width, ascii_only=self._console.options.ascii_only)
+    live = Live(console=console, get_renderable=draw, refresh_per_second=REFRESHES_PER_SECOND, redirect_stdout=False)
+    live.start()
+    return live
 
 
 def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> RenderableType:
     """Return the status of a run as a renderable of rich."""
     fit = status.fit
+    total = max(status.planned * max(status.restarts, 1), 1)
+    # A member that ended early has no iterations left.
+    done = ("iterations", "tolerance", "converged") if status.restarts else ()
+    completed = sum(status.planned if member.ended in done else member.iteration for member in status.fits.values())
+    left = fit.left(status.planned)
+    times = duration_text(fit.elapsed) + (f", {duration_text(left)} left" if left else "")
+    bar = Table.grid(padding=(0, 1, 0, 0))
+    bar_width = max(min(BAR_WIDTH, width - 48), 8)
+    bar.add_row(ProgressBar(total=total, completed=completed, width=bar_width), f"{completed:,}/{total:,}", times)
     lines = Table.grid(padding=(0, 2, 0, 0))
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(no_wrap=True, overflow="ellipsis")
-    lines.add_row("iteration", _bar(status, fit, max(min(BAR_WIDTH, width - 48), 8)))
+    lines.add_row("iteration", bar)
     for name, text in status.figures(fit).items():
         curve = [value for _, value in fit.curves[name].points] if name in ("score", "objective") else []
         drawn = sparkline(curve, max(min(SPARKLINE_WIDTH, width - 26), 8), ascii_only=ascii_only)
@@ -106,16 +105,3 @@ def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> Rendera
 
 def _text(text: str) -> Text:
     return Text(plain(text), no_wrap=True, overflow="ellipsis")
-
-
-def _bar(status: RunStatus, fit: FitStatus, width: int) -> RenderableType:
-    """Return a bar of the iterations, with the elapsed and the remaining time."""
-    total = max(status.planned * max(status.restarts, 1), 1)
-    # A member that ended early has no iterations left.
-    done = ("iterations", "tolerance", "converged") if status.restarts else ()
-    completed = sum(status.planned if member.ended in done else member.iteration for member in status.fits.values())
-    left = fit.left(status.planned)
-    row = Table.grid(padding=(0, 1, 0, 0))
-    times = f"{duration_text(fit.elapsed)}" + (f", {duration_text(left)} left" if left else "")
-    row.add_row(ProgressBar(total=total, completed=completed, width=width), f"{completed:,}/{total:,}", times)
-    return row

@@ -70,36 +70,38 @@ class MLflow:
                 if time.monotonic() - self._logged.get(member, 0.0) >= EVERY:
                     self._log(member)
             elif event["event"] == "end" and member in self._runs:
-                self._end(event, member)
+                self._log(member)
+                ended, done = self._runs.pop(member), event["reason"] in DONE
+                self._client.set_tag(ended, "collapsium.reason", event["reason"])
+                if self._artifacts and done and self._folder is not None and Folder(self._folder).local:
+                    folder = Path(self._folder) if member is None else Path(self._folder) / "members" / f"{member:03d}"
+                    for part in ("model", RECORD, EVENTS):
+                        if (folder / part).is_dir():
+                            self._client.log_artifacts(ended, str(folder / part), part)
+                        elif (folder / part).is_file():
+                            self._client.log_artifact(ended, str(folder / part))
+                killed = "KILLED" if event["reason"] == "interrupt" else "FAILED"
+                self._client.set_terminated(ended, "FINISHED" if done else killed)
 
     def _begin(self, event: Event, member: int | None) -> None:
         """Create a run with the options as its parameters."""
         tags = {"collapsium.run": self._folder or ""}
         if member is not None and None in self._runs:
             tags["mlflow.parentRunId"] = self._runs[None]
-        experiment = self._experiment()
+        experiment = os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
+        experiment_name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        if experiment_name is not None:
+            known = self._client.get_experiment_by_name(experiment_name)
+            experiment = str(self._client.create_experiment(experiment_name) if known is None else known.experiment_id)
         name = os.environ.get("MLFLOW_RUN_NAME") or (None if self._folder is None else Path(self._folder).name)
         name = name if member is None or name is None else f"{name}/{member:03d}"
         run = self._client.create_run(experiment, tags=tags, run_name=name)
         self._runs[member] = run.info.run_id
-        for key, value in {**self._options(), **event}.items():
+        record = {} if self._folder is None else Run(self._folder).record()
+        options = {**record.get("options", {}), **record.get("limits", {}), "seed": record.get("seed")}
+        for key, value in {**options, **event}.items():
             if key not in ("event", "elapsed", "planned", "iteration") and value is not None:
                 self._client.log_param(run.info.run_id, key, str(value)[:MAX_PARAMETER])
-
-    def _experiment(self) -> str:
-        """Return the id of the experiment that the environment names, created if needed, or of MLflow's default."""
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
-        if name is None:
-            return os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
-        experiment = self._client.get_experiment_by_name(name)
-        return str(self._client.create_experiment(name) if experiment is None else experiment.experiment_id)
-
-    def _options(self) -> dict[str, object]:
-        """Return the options in the run's record."""
-        if self._folder is None:
-            return {}
-        record = Run(self._folder).record()
-        return {**record.get("options", {}), **record.get("limits", {}), "seed": record.get("seed")}
 
     def _log(self, member: int | None) -> None:
         """Log the metrics of the last iteration."""
@@ -116,18 +118,3 @@ class MLflow:
         ]
         self._client.log_batch(self._runs[member], metrics=metrics)
         self._logged[member] = time.monotonic()
-
-    def _end(self, event: Event, member: int | None) -> None:
-        """Log the last iteration and the artifacts, and end MLflow's run."""
-        self._log(member)
-        run, done = self._runs.pop(member), event["reason"] in DONE
-        self._client.set_tag(run, "collapsium.reason", event["reason"])
-        if self._artifacts and done and self._folder is not None and Folder(self._folder).local:
-            folder = Path(self._folder) if member is None else Path(self._folder) / "members" / f"{member:03d}"
-            for name in ("model", RECORD, EVENTS):
-                if (folder / name).is_dir():
-                    self._client.log_artifacts(run, str(folder / name), name)
-                elif (folder / name).is_file():
-                    self._client.log_artifact(run, str(folder / name))
-        killed = "KILLED" if event["reason"] == "interrupt" else "FAILED"
-        self._client.set_terminated(run, "FINISHED" if done else killed)

@@ -168,10 +168,6 @@ class ProgressLine:
         """Set the line that is left at the end."""
         self._final = text
 
-    def counter(self, activity: str, unit: str = "documents") -> Counter:
-        """Return a function that shows how much has been processed."""
-        return Counter(self, activity, unit)
-
     def close(self, *, failed: bool = False) -> None:
         """Stop drawing, and leave the final line, or one on what was done if a line was shown."""
         self._closed.set()
@@ -194,7 +190,7 @@ class ProgressLine:
 class Counter:
     """Shows in a line how much has been processed."""
 
-    def __init__(self, line: ProgressLine, activity: str, unit: str) -> None:
+    def __init__(self, line: ProgressLine, activity: str, unit: str = "documents") -> None:
         self._line, self._activity, self._unit = line, activity, unit
 
     def __call__(self, number: int) -> None:
@@ -233,33 +229,30 @@ class FitProgress:
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        self._status.add(event)
+        status = self._status
+        status.add(event)
         kind = event["event"]
         if kind == "compiling":
             self._line.update(progress_text(event["compiled"], event["kernels"]))
         elif kind == "start":
-            self._line.update(f"{event['family']}: start from {self._status.sizes()}")
+            self._line.update(f"{event['family']}: start from {status.sizes()}")
         elif kind in ("iteration", "member"):
-            self._line.update(self._text())
+            left = status.fit.left(status.planned)
+            texts = [f"{status.family}: iteration {status.fit.iteration:,}/{status.planned:,}{self._score()}"]
+            texts += [status.members_text()] if status.restarts else []
+            texts += [f"about {duration_text(left)} left"] if left else []
+            self._line.update(", ".join(texts))
         elif kind == "notice":
             self._line.note(f"{member_prefix(event)}{event['text']}")
         elif kind == "saving":
             self._line.update(f"{member_prefix(event)}{saving_text(event)}")
         elif kind == "back":
             self._line.update(f"{member_prefix(event)}{loss_text(event)}")
-        elif kind == "end" and ("member" not in event or not self._status.restarts):
+        elif kind == "end" and ("member" not in event or not status.restarts):
             ended = counted(event.get("iteration", 0), "iteration") if "members" not in event else ""
             ended = ended or f"{event['ended']} of {counted(event['members'], 'member')}"
             seconds = duration_text(self._line.seconds)
-            self._line.finish(f"{self._status.family}: {ended} in {seconds} ({event['reason']}){self._score()}")
-
-    def _text(self) -> str:
-        status, fit = self._status, self._status.fit
-        left = fit.left(status.planned)
-        texts = [f"{status.family}: iteration {fit.iteration:,}/{status.planned:,}{self._score()}"]
-        texts += [status.members_text()] if status.restarts else []
-        texts += [f"about {duration_text(left)} left"] if left else []
-        return ", ".join(texts)
+            self._line.finish(f"{status.family}: {ended} in {seconds} ({event['reason']}){self._score()}")
 
     def _score(self) -> str:
         curves = self._status.fit.curves
@@ -316,13 +309,13 @@ def _line_here() -> ProgressLine | None:
 def counter_here(activity: str, unit: str = "documents") -> Counting:
     """Return a function that shows a number in the line of the caller; a silent one if there is none."""
     line = _line_here()
-    return silent if line is None else line.counter(activity, unit)
+    return silent if line is None else Counter(line, activity, unit)
 
 
 def partitions_here(activity: str, partitions: int) -> Counting:
     """Return a function that shows partitions in the line of the caller, given the number of documents in each."""
     line = _line_here()
-    return silent if line is None else line.counter(activity).of_partitions(partitions)
+    return silent if line is None else Counter(line, activity).of_partitions(partitions)
 
 
 def iteration_here() -> Callable[[str, int, int], None]:
@@ -357,7 +350,7 @@ def shows(
                 if line is not None and "sinks" in parameters:
                     options["sinks"] = [*options.get("sinks", ()), view(line)]
                 elif line is not None and "progress" in parameters and "progress" not in options:
-                    options["progress"] = line.counter(activity, unit)
+                    options["progress"] = Counter(line, activity, unit)
                 return function(*args, **options)
 
         if "progress" in parameters:

@@ -51,7 +51,16 @@ class RunMetrics(Collector):
             for name, status in statuses
             for member, fit in status.fits.items()
         ]
-        yield from _gauges(fits)
+        for metric, (text, figure) in GAUGES.items():
+            gauge = GaugeMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
+            for labels, status, fit in fits:
+                if isinstance(figure, str):
+                    value = fit.event.get(figure, fit.curves[figure].last if figure in fit.curves else None)
+                else:
+                    value = figure(status, fit)
+                if value is not None:
+                    gauge.add_metric(labels, float(value))
+            yield gauge
         for name, (metric, text) in COUNTERS.items():
             counter = CounterMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
             for labels, _, fit in fits:
@@ -88,23 +97,13 @@ def _of_runs(statuses: list[tuple[str, RunStatus]]) -> Iterator[Metric]:
     yield from (info, running, memory)
 
 
-def _last(name: str) -> Callable[[RunStatus, FitStatus], float | None]:
-    """Return a function that reads a figure of the last iteration, or of the last one that has it."""
-
-    def value(_: RunStatus, fit: FitStatus) -> float | None:
-        curve = fit.curves.get(name)
-        figure: float | None = fit.event.get(name, None if curve is None else curve.last)
-        return figure
-
-    return value
-
-
-GAUGES: dict[str, tuple[str, Callable[[RunStatus, FitStatus], float | None]]] = {
-    "score": ("Mean log predictive probability of a held-out token, in nats.", _last("score")),
-    "objective": ("Objective of the family, such as a variational bound, in nats.", _last("objective")),
-    "change": ("Share of the tokens that changed topic in the last iteration.", _last("change")),
-    "topics_active": ("Number of active topics, which have tokens.", _last("active")),
-    "tokens_per_second": ("Tokens swept per second in the last iteration.", _last("tokens_a_second")),
+# Texts of the gauges, and the figure that they have of the last iteration, or of the last one that has it
+GAUGES: dict[str, tuple[str, str | Callable[[RunStatus, FitStatus], float | None]]] = {
+    "score": ("Mean log predictive probability of a held-out token, in nats.", "score"),
+    "objective": ("Objective of the family, such as a variational bound, in nats.", "objective"),
+    "change": ("Share of the tokens that changed topic in the last iteration.", "change"),
+    "topics_active": ("Number of active topics, which have tokens.", "active"),
+    "tokens_per_second": ("Tokens swept per second in the last iteration.", "tokens_a_second"),
     "iteration": ("Number of completed iterations.", lambda _, fit: fit.iteration),
     "iterations_planned": ("Largest number of iterations.", lambda status, _: status.planned),
     "elapsed_seconds": ("Time since the first sweep in seconds.", lambda _, fit: fit.elapsed),
@@ -113,17 +112,6 @@ GAUGES: dict[str, tuple[str, Callable[[RunStatus, FitStatus], float | None]]] = 
         lambda status, fit: fit.left(status.planned),
     ),
 }
-
-
-def _gauges(fits: list[tuple[list[str], RunStatus, FitStatus]]) -> Iterator[Metric]:
-    """Yield the figures of fits."""
-    for metric, (text, value_of) in GAUGES.items():
-        gauge = GaugeMetricFamily(f"collapsium_{metric}", text, labels=LABELS)
-        for labels, status, fit in fits:
-            value = value_of(status, fit)
-            if value is not None:
-                gauge.add_metric(labels, float(value))
-        yield gauge
 
 
 _metrics = RunMetrics()

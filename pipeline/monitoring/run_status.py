@@ -8,7 +8,6 @@ from typing import Generic, TypedDict, TypeVar
 
 from collapsium.pipeline.formatting import counted, quantity, sample_text
 from collapsium.pipeline.monitoring.events import Event
-from collapsium.storage.runs.event_records import REQUIRED
 
 MAX_CURVE_POINTS = 600  # Largest number of points of a curve
 PACE_ITERATIONS = 20  # Number of last iterations from which the remaining time is estimated
@@ -107,7 +106,6 @@ class RunStatus:
 
     def __init__(self) -> None:
         self.start: Event = {}
-        self.cluster: Event = {}
         self.fits: dict[int | None, FitStatus] = {}
         self.processes: list[Process] = []
         self.notices: deque[str] = deque(maxlen=MAX_NOTICES)
@@ -172,51 +170,37 @@ class RunStatus:
 
     def add(self, event: Event) -> None:
         """Add an event; unknown kinds are ignored."""
-        handler = getattr(self, f"_{event['event']}", None) if event["event"] in REQUIRED else None
-        if handler is not None:
-            handler(event)
-
-    def _cluster(self, event: Event) -> None:
-        self.cluster = event
-
-    def _start(self, event: Event) -> None:
-        self.start, self.ended = event, ""
-
-    def _begin(self, event: Event) -> None:
-        self.fits[event.get("member")] = FitStatus()
-        # A member that is watched alone has no start event.
-        if not self.start:
-            self.start = {name: value for name, value in event.items() if name != "member"}
-
-    def _iteration(self, event: Event) -> None:
-        self._last = event.get("member") if self.restarts else None
-        self.fits.setdefault(self._last, FitStatus()).add(event)
-        self.processes = event.get("processes", self.processes)
-        self.ended = ""
-
-    def _member(self, event: Event) -> None:
-        self.members_ended.add(event["member"])
-        fit = self.fits.setdefault(event["member"], FitStatus())
-        fit.iteration, fit.ended = event["iteration"], event["reason"]
-
-    def _notice(self, event: Event) -> None:
-        self.notices.append(f"{member_prefix(event)}{event['text']}")
-
-    def _back(self, event: Event) -> None:
-        self.notices.append(f"{member_prefix(event)}{loss_text(event)}")
-
-    def _end(self, event: Event) -> None:
         member = event.get("member") if self.restarts else None
-        if member is not None:
-            fit = self.fits.setdefault(member, FitStatus())
-            fit.ended = event["reason"]
-            fit.add_words(event)
-            return
-        if not self.restarts:
-            self.fits.setdefault(None, FitStatus()).add_words(event)
-        self.ended = event["reason"]
-        for fit in self.fits.values():
-            fit.ended = fit.ended or event["reason"]
+        match event["event"]:
+            case "start":
+                self.start, self.ended = event, ""
+            case "begin":
+                self.fits[event.get("member")] = FitStatus()
+                # A member that is watched alone has no start event.
+                if not self.start:
+                    self.start = {name: value for name, value in event.items() if name != "member"}
+            case "iteration":
+                self._last = member
+                self.fits.setdefault(member, FitStatus()).add(event)
+                self.processes = event.get("processes", self.processes)
+                self.ended = ""
+            case "member":
+                self.members_ended.add(event["member"])
+                fit = self.fits.setdefault(event["member"], FitStatus())
+                fit.iteration, fit.ended = event["iteration"], event["reason"]
+            case "notice":
+                self.notices.append(f"{member_prefix(event)}{event['text']}")
+            case "back":
+                self.notices.append(f"{member_prefix(event)}{loss_text(event)}")
+            case "end":
+                if member is not None or not self.restarts:
+                    self.fits.setdefault(member, FitStatus()).add_words(event)
+                if member is not None:
+                    self.fits[member].ended = event["reason"]
+                    return
+                self.ended = event["reason"]
+                for fit in self.fits.values():
+                    fit.ended = fit.ended or event["reason"]
 
 
 def saving_text(event: Event) -> str:

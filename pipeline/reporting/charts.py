@@ -66,12 +66,6 @@ def series_of(members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], name: 
     return series
 
 
-def names_of(figures: Mapping[str, float]) -> list[str]:
-    """Return the names of the figures in order: score, change, objective, numbers of topics, hyperparameters."""
-    counted = [name for name in NUMBERS if name in figures]
-    return ["score", "change", "objective", *counted, *parameters_of(figures)]
-
-
 def parameters_of(figures: Iterable[str]) -> list[str]:
     """Return the names of the hyperparameters among figures."""
     return [name for name in figures if name not in (*NUMBERS, *PROCEDURE)]
@@ -101,7 +95,8 @@ def charts_of(
     Returns charts: Charts of the figures that changed; constant: Hyperparameters that did not change
     """
     charts, constant = [], {}
-    for name in names_of(figures):
+    counted = [name for name in NUMBERS if name in figures]
+    for name in ["score", "change", "objective", *counted, *parameters_of(figures)]:
         series = series_of(members, name)
         values = {value for _, points in series for _, value in points}
         if len(values) > 1:

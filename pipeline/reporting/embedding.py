@@ -69,50 +69,50 @@ def embed(distances: Floats) -> tuple[Floats, str]:
     apart = 0.5 * (distances + distances.T)
     np.fill_diagonal(apart, 0.0)
     count = apart.shape[0]
-    method = (TSNE if count >= MIN_TSNE_OBJECTS else MDS) if _has_scikit_learn() else CLASSICAL
+    method = (TSNE if count >= MIN_TSNE_OBJECTS else MDS) if find_spec("sklearn") is not None else CLASSICAL
     if count < 2 or not apart.any():
         return np.zeros((count, 2)), method
     with threadpool_limits(limits=1):
-        places = _tsne(apart) if method == TSNE else _smacof(apart)
-        return _evened(_turned(places), RANK_WEIGHT), method
+        if method == TSNE:
+            from sklearn import manifold
+
+            begin = classical_scaling(apart)
+            begin = 1e-4 * begin / max(float(begin.std(axis=0).max()), 1e-12)
+            embedding = manifold.TSNE(
+                metric="precomputed",
+                init=begin,
+                perplexity=min(PERPLEXITY, (count - 1) / 3),
+                max_iter=TSNE_ITERATIONS,
+                random_state=0,
+                n_jobs=1,
+            )
+            places = np.asarray(embedding.fit_transform(apart), dtype=np.float64)
+        else:
+            common = COMMON_SHARE * float(np.quantile(squareform(apart, checks=False), COMMON_QUANTILE))
+            rest = np.maximum(apart - common, MIN_DISTANCE)
+            np.fill_diagonal(rest, 0.0)
+            places = scaled(rest)
+        # They extend farthest along the first axis.
+        centred = places - places.mean(axis=0)
+        _, _, axes = np.linalg.svd(centred, full_matrices=False)
+        places = _signed(centred @ axes.T if axes.shape == (2, 2) else centred)
+        # Coordinates are mixed with their ranks (equal values share a rank); the extent of each axis is unchanged.
+        even = np.zeros_like(places)
+        for column in range(2):
+            values, rank = np.unique(places[:, column], return_inverse=True)
+            ranked = RANK_WEIGHT * float(values[-1] - values[0]) * rank / max(len(values) - 1, 1)
+            even[:, column] = (1.0 - RANK_WEIGHT) * (places[:, column] - values[0]) + ranked
+        return np.round(even, 6), method
 
 
-def _has_scikit_learn() -> bool:
-    return find_spec("sklearn") is not None
-
-
-def _tsne(apart: Floats) -> Floats:
-    from sklearn import manifold
-
-    begin = classical_scaling(apart)
-    begin = 1e-4 * begin / max(float(begin.std(axis=0).max()), 1e-12)
-    perplexity = min(PERPLEXITY, (apart.shape[0] - 1) / 3)
-    embedding = manifold.TSNE(
-        metric="precomputed",
-        init=begin,
-        perplexity=perplexity,
-        max_iter=TSNE_ITERATIONS,
-        random_state=0,
-        n_jobs=1,
-    )
-    return np.asarray(embedding.fit_transform(apart), dtype=np.float64)
-
-
-def _smacof(apart: Floats) -> Floats:
-    common = COMMON_SHARE * float(np.quantile(squareform(apart, checks=False), COMMON_QUANTILE))
-    rest = np.maximum(apart - common, MIN_DISTANCE)
-    np.fill_diagonal(rest, 0.0)
-    return scaled(rest, SMACOF_ITERATIONS)
-
-
-def scaled(apart: Floats, iterations: int = SMACOF_ITERATIONS) -> Floats:
+def scaled(apart: Floats) -> Floats:
     """Return the positions of smallest stress by SMACOF, started from classical scaling, shape (objects, 2)."""
     begin = classical_scaling(apart)
-    if len(begin) < 3 or not begin.any() or not _has_scikit_learn():
+    if len(begin) < 3 or not begin.any() or find_spec("sklearn") is None:
         return begin
     from sklearn import manifold
 
-    places, _ = manifold.smacof(apart, init=begin, n_init=1, max_iter=iterations, normalized_stress=False)
+    places, _ = manifold.smacof(apart, init=begin, n_init=1, max_iter=SMACOF_ITERATIONS, normalized_stress=False)
     return np.asarray(places, dtype=np.float64)
 
 
@@ -129,25 +129,6 @@ def classical_scaling(apart: Floats) -> Floats:
     for column, rank in enumerate(range(vectors.shape[1] - 1, -1, -1)):
         places[:, column] = vectors[:, rank] * math.sqrt(max(float(values[rank]), 0.0))
     return _signed(places)
-
-
-def _turned(places: Floats) -> Floats:
-    """Rotate positions so that they extend farthest along the first axis."""
-    centred = places - places.mean(axis=0)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    return _signed(centred @ axes.T) if axes.shape == (2, 2) else _signed(centred)
-
-
-def _evened(places: Floats, ranked: float) -> Floats:
-    """Mix coordinates with their ranks (equal values share a rank); the extent of each axis is unchanged."""
-    even = np.zeros_like(places)
-    for column in range(places.shape[1]):
-        values, rank = np.unique(places[:, column], return_inverse=True)
-        reach = float(values[-1] - values[0])
-        even[:, column] = (1.0 - ranked) * (places[:, column] - values[0]) + ranked * reach * rank / max(
-            len(values) - 1, 1
-        )
-    return np.round(even, 6)
 
 
 def _signed(places: Floats) -> Floats:

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -134,23 +134,28 @@ def export(
         else:
             folder = Folder(place.path)
             ensure_free(folder)
-            documents = _Documents(run, tables.corpus, tables.threshold, scheduling, progress)
-            exported = _to_csv(model, run_topics, folder, tables.threshold, documents)
+            how = {"progress": progress, **dict(scheduling)}
+            with created(folder) as unfinished, tempfile.TemporaryDirectory(prefix="collapsium-") as name:
+                scratch = Path(name)
+
+                def put(file: str, write: Callable[[IO[str]], _Result]) -> _Result:
+                    with (scratch / file).open("w", encoding="utf-8", newline="", errors="replace") as sink:
+                        result = write(sink)
+                    File(f"{unfinished.url}/{file}").put(scratch / file)
+                    return result
+
+                guarded = put("topics.csv", lambda file: _write_topics(file, run_topics, model.topic_names))
+                guarded += put("words.csv", lambda file: _write_words(file, model, run_topics, tables.threshold))
+                number, notes = put(
+                    "documents.csv", lambda file: _write_documents(file, scratch, run, model, tables, how)
+                )
+            exported = Exported(len(run_topics), number, [*notes, *guarded_note(guarded)])
         return place.with_temporary(replace(exported, path=place.path))
 
 
 def _word_topic(model: Model, block: int, ids: Ints) -> npt.NDArray[np.floating]:
     """Return probabilities of a block's words in some topics, shape (words, topics)."""
     return np.asarray(model.family.probabilities(model.rows(block), model.global_state)["word_topic"])[:, ids]
-
-
-def _table(model: Model, ids: Ints, place: Path) -> Floats:
-    """Return the probabilities of all words, shape (topics, words), in a memory-mapped file."""
-    words = model.record.vocabulary.words
-    table: Floats = np.memmap(place / "topic_word", dtype=np.float32, mode="w+", shape=(ids.size, words))
-    for number, (low, high) in enumerate(model.blocks):
-        table[:, low:high] = np.maximum(_word_topic(model, number, ids).T, 0.0)
-    return table
 
 
 def _to_pyldavis(model: Model, run_topics: list[Topic], out: str | os.PathLike[str], progress: Counting) -> Exported:
@@ -160,7 +165,11 @@ def _to_pyldavis(model: Model, run_topics: list[Topic], out: str | os.PathLike[s
         raise AbsentError(f"{model.folder.url}: the model lacks its documents' proportions, which pyLDAvis needs")
     with tempfile.TemporaryDirectory(prefix="collapsium-") as name:
         place = Path(name)
-        table, vocabulary = _table(model, ids, place), model.vocabulary
+        shape = ids.size, model.record.vocabulary.words
+        table: Floats = np.memmap(place / "topic_word", dtype=np.float32, mode="w+", shape=shape)
+        for number, (low, high) in enumerate(model.blocks):
+            table[:, low:high] = np.maximum(_word_topic(model, number, ids).T, 0.0)
+        vocabulary = model.vocabulary
         # pyLDAvis takes logarithms of frequencies, so words without tokens are left out.
         used = np.flatnonzero(vocabulary.tokens > 0)
         lengths: list[int] = []
@@ -210,57 +219,32 @@ def _proportions(model: Model, ids: Ints, lengths: list[int], progress: Counting
         progress(number + 1)
 
 
-@dataclass(frozen=True)
-class _Documents:
-    """Source of the documents' proportions."""
-
-    run: str | os.PathLike[str]
-    corpus: str | os.PathLike[str] | None
-    threshold: float
-    scheduling: Scheduling
-    progress: Counting
-
-    def write(self, file: IO[str], place: Path, model: Model) -> tuple[int, list[str]]:
-        """Write a row for each document and topic; return the number of documents, and notes on a missing corpus."""
-        corpus = self.corpus
-        writer = CsvRows(file, ("document", "topic", "proportion"))
-        try:
-            if corpus is None and Folder(self.run).exists(RUN_RECORD):
-                corpus = Run(self.run).place_of("corpus")
-            if corpus is None:
-                return 0, ["documents.csv has no rows: the training corpus is not recorded; name it with `corpus`"]
-            part = place / "documents.parquet"
-            how = {"threshold": self.threshold, "progress": self.progress, **dict(self.scheduling)}
-            inference = infer(model.folder.url, corpus, part, **how)
-        except CollapsiumError as error:
-            if self.corpus is not None or not isinstance(error, AbsentError):
-                raise
-            return 0, [f"documents.csv has no rows: {error}; if the corpus was moved, name it with `corpus`"]
-        for batch in pq.ParquetFile(part).iter_batches(batch_size=4096, columns=["id", "topics", "proportions"]):
-            for row in batch.to_pylist():
-                pairs = zip(row["topics"], row["proportions"], strict=True)
-                writer.writerows((row["id"], topic, _short(share)) for topic, share in pairs)
-        return inference.rows, []
-
-
 def _short(value: float) -> str:
     return f"{value:.7g}"
 
 
-def _to_csv(model: Model, run_topics: list[Topic], folder: Folder, threshold: float, documents: _Documents) -> Exported:
-    with created(folder) as unfinished, tempfile.TemporaryDirectory(prefix="collapsium-") as name:
-        place = Path(name)
-
-        def put(file: str, write: Callable[[IO[str]], _Result]) -> _Result:
-            with (place / file).open("w", encoding="utf-8", newline="", errors="replace") as sink:
-                result = write(sink)
-            File(f"{unfinished.url}/{file}").put(place / file)
-            return result
-
-        guarded = put("topics.csv", lambda file: _write_topics(file, run_topics, model.topic_names))
-        guarded += put("words.csv", lambda file: _write_words(file, model, run_topics, threshold))
-        number, notes = put("documents.csv", lambda file: documents.write(file, place, model))
-    return Exported(len(run_topics), number, [*notes, *guarded_note(guarded)])
+def _write_documents(
+    file: IO[str], place: Path, run: str | os.PathLike[str], model: Model, tables: TableOptions, how: dict[str, Any]
+) -> tuple[int, list[str]]:
+    """Write a row for each document and topic; return the number of documents, and notes on a missing corpus."""
+    corpus = tables.corpus
+    writer = CsvRows(file, ("document", "topic", "proportion"))
+    try:
+        if corpus is None and Folder(run).exists(RUN_RECORD):
+            corpus = Run(run).place_of("corpus")
+        if corpus is None:
+            return 0, ["documents.csv has no rows: the training corpus is not recorded; name it with `corpus`"]
+        part = place / "documents.parquet"
+        inference = infer(model.folder.url, corpus, part, threshold=tables.threshold, **how)
+    except CollapsiumError as error:
+        if tables.corpus is not None or not isinstance(error, AbsentError):
+            raise
+        return 0, [f"documents.csv has no rows: {error}; if the corpus was moved, name it with `corpus`"]
+    for batch in pq.ParquetFile(part).iter_batches(batch_size=4096, columns=["id", "topics", "proportions"]):
+        for row in batch.to_pylist():
+            pairs = zip(row["topics"], row["proportions"], strict=True)
+            writer.writerows((row["id"], topic, _short(share)) for topic, share in pairs)
+    return inference.rows, []
 
 
 def _write_topics(file: IO[str], run_topics: list[Topic], names: Mapping[int, str]) -> int:
@@ -308,6 +292,7 @@ def write_anndata(opened: Model, corpus: Corpus, out: str | os.PathLike[str], pr
     """Write X, the counts; obs, the labels and covariates; and what `Model.annotate` writes. Return the cells."""
     with optional("anndata", NEEDED):
         import anndata.io
+        import h5py
     path = os.fspath(out).rstrip("/")
     if not path.endswith((".h5ad", ".zarr")):
         raise OptionError(f"expected a name that ends with .h5ad or .zarr for `to` anndata, found {path}")
@@ -338,7 +323,8 @@ def write_anndata(opened: Model, corpus: Corpus, out: str | os.PathLike[str], pr
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         local = Path(place) / path.rpartition("/")[2]
-        with _group(local) as group:
+        is_hdf5 = local.suffix == ".h5ad"
+        with h5py.File(local, "w") if is_hdf5 else nullcontext(zarr.open_group(local, mode="w")) as group:
             group.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
             for name, part in parts.items():
                 anndata.io.write_elem(group, name, part)
@@ -359,18 +345,6 @@ def _categories(pd: Any, values: list[object]) -> Any:
     distinct = {value: code for code, value in enumerate(sorted({value for value in values if isinstance(value, str)}))}
     codes = [distinct[value] if isinstance(value, str) else -1 for value in values]
     return pd.Categorical.from_codes(codes, categories=_texts(pd, [*distinct]))
-
-
-@contextmanager
-def _group(path: Path) -> Iterator[Any]:
-    """Make a file of HDF5, or a folder of Zarr."""
-    if path.suffix == ".h5ad":
-        import h5py
-
-        with h5py.File(path, "w") as file:
-            yield file
-        return
-    yield zarr.open_group(path, mode="w")
 
 
 def _columns_of(documents: Documents) -> dict[str, list[object]]:

@@ -130,7 +130,12 @@ def label_map(
     labels = np.sort((clear if clear.size else frequent)[:MAX_LABELS])
     share = np.array([max(topic.share, 0.0) for topic in table.topics])
     chosen = np.sort(np.argsort(-share, kind="stable")[:MAX_TOPICS])
-    places = _spread(_positions(table.weights[np.ix_(labels, chosen)]))
+    weights = table.weights[np.ix_(labels, chosen)]
+    below = 0.5 * (weights.max(axis=1, keepdims=True) + weights.max(axis=0, keepdims=True)) - weights
+    apart = np.zeros((labels.size + chosen.size, labels.size + chosen.size))
+    apart[: labels.size, labels.size :] = np.maximum(below / max(float(below.max(initial=0.0)), 1e-12), MIN_DISTANCE)
+    with threadpool_limits(limits=1):
+        places = _spread(np.round(scaled(shortest_path(apart, directed=False)), 6))
     radii = MAX_RADIUS * np.sqrt(share[chosen] / max(float(share.max(initial=0.0)), 1e-300))
     radii = np.maximum(radii, MIN_RADIUS)
     points: list[Point] = []
@@ -177,16 +182,6 @@ def _cropped(marks: Sequence[Mark], margin: float) -> tuple[tuple[Mark, ...], fl
         )
         moved.append(replace(mark, x=round(mark.x - left, 1), y=round(mark.y - top, 1), text=text))
     return tuple(moved), round(right - left, 1), round(bottom - top, 1)
-
-
-def _positions(weights: Floats) -> Floats:
-    """Return the positions by multidimensional scaling, shape (labels + topics, 2)."""
-    labels, topics = weights.shape
-    below = 0.5 * (weights.max(axis=1, keepdims=True) + weights.max(axis=0, keepdims=True)) - weights
-    apart = np.zeros((labels + topics, labels + topics))
-    apart[:labels, labels:] = np.maximum(below / max(float(below.max(initial=0.0)), 1e-12), MIN_DISTANCE)
-    with threadpool_limits(limits=1):
-        return np.round(scaled(shortest_path(apart, directed=False)), 6)
 
 
 def _spread(places: Floats) -> Floats:

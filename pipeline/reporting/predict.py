@@ -15,9 +15,9 @@ from collapsium.pipeline.analysis.labels.candidates import (
     CandidateScores,
     Tally,
     candidates_of,
+    require_expectations,
     score_candidates,
 )
-from collapsium.pipeline.analysis.labels.conditional import require_expectations
 from collapsium.pipeline.corpora.new_texts import DocumentSource, Reading, UnknownWords, documents_for
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.corpora.texts_in_memory import Frame, is_lazy, read_table, rows_of

@@ -43,11 +43,6 @@ class Point:
     size: float  # Font size
     bold: bool = False  # True for bold text
 
-    @property
-    def box(self) -> Box:
-        """The mark's bounding square."""
-        return self.x - self.radius, self.y - self.radius, self.x + self.radius, self.y + self.radius
-
 
 @dataclass(frozen=True)
 class Placed:
@@ -123,6 +118,9 @@ def place_texts(
 ) -> list[Placed | None]:
     """Place each text next to its point, so that it covers no other text and few points."""
     circles = np.array([(point.x, point.y, point.radius) for point in points], dtype=np.float64).reshape(-1, 3)
+    # A circle counts as a square of the same area.
+    x, y, radius = circles.T
+    squares = np.stack([x - 0.886 * radius, y - 0.886 * radius, x + 0.886 * radius, y + 0.886 * radius], axis=1)
     texts = np.zeros((len(taken) + len(order), 4))
     texts[: len(taken)] = np.array(taken, dtype=np.float64).reshape(-1, 4)
     used = len(taken)
@@ -138,7 +136,8 @@ def place_texts(
                 break
             if _shared(box, texts[:used]).any():
                 continue
-            covered = float(_covered(box, circles).sum())
+            across, down = np.clip(x, box[0], box[2]) - x, np.clip(y, box[1], box[3]) - y
+            covered = float(np.where(np.hypot(across, down) < radius, _shared(box, squares), 0.0).sum())
             cost = covered + 3.0 * distance
             if covered <= plane.max_covered * width * height and (best is None or cost < best[0]):
                 best = cost, box, distance
@@ -169,12 +168,3 @@ def _shared(box: Box, boxes: Floats) -> Floats:
     wide = np.minimum(box[2], boxes[:, 2]) - np.maximum(box[0], boxes[:, 0])
     tall = np.minimum(box[3], boxes[:, 3]) - np.maximum(box[1], boxes[:, 1])
     return np.asarray(np.maximum(wide, 0.0) * np.maximum(tall, 0.0))
-
-
-def _covered(box: Box, circles: Floats) -> Floats:
-    """Return about the area of a box's intersection with each circle, taken as a square of the same area."""
-    half = circles[:, 2] * 0.886
-    squares = np.stack([circles[:, 0] - half, circles[:, 1] - half, circles[:, 0] + half, circles[:, 1] + half], axis=1)
-    across = np.clip(circles[:, 0], box[0], box[2]) - circles[:, 0]
-    down = np.clip(circles[:, 1], box[1], box[3]) - circles[:, 1]
-    return np.where(np.hypot(across, down) < circles[:, 2], _shared(box, squares), 0.0)

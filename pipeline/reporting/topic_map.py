@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +137,8 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
     """
     tokens = model.vocabulary.tokens.astype(np.float64)
     overall = tokens / max(tokens.sum(), 1.0)
-    best: list[_Ranked | None] = [None] * len(WEIGHTS)
+    # Ids, relevance and probabilities of the best words, each of shape (topics, words).
+    best: list[tuple[npt.NDArray[Any], ...] | None] = [None] * len(WEIGHTS)
     for number, (low, high) in enumerate(model.blocks):
         table = model.family.probabilities(model.rows(number), model.global_state)["word_topic"]
         phi = np.asarray(table)[:, ids].T
@@ -147,8 +149,16 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
         for number_of_weight, weight in enumerate(WEIGHTS):
             scores = np.where(enough, relevance(logs, log_overall, weight), -np.inf)
             top = np.argpartition(-scores, min(count, scores.shape[1] - 1), axis=1)[:, :count]
-            block = (top + low, np.take_along_axis(scores, top, axis=1), np.take_along_axis(phi, top, axis=1))
-            best[number_of_weight] = _merged(best[number_of_weight], block, count)
+            block: tuple[npt.NDArray[Any], ...] = (
+                top + low,
+                np.take_along_axis(scores, top, axis=1),
+                np.take_along_axis(phi, top, axis=1),
+            )
+            before = best[number_of_weight]
+            if before is not None:
+                block = tuple(np.concatenate(pair, 1) for pair in zip(before, block, strict=True))
+            ranks = np.lexsort((block[0], -block[1]), axis=1)[:, :count]
+            best[number_of_weight] = tuple(np.take_along_axis(values, ranks, axis=1) for values in block)
     pools = []
     for topic in range(ids.size):
         probability: dict[int, float] = {}
@@ -159,14 +169,3 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
         order = sorted(probability, key=lambda word: (-probability[word], word))
         pools.append(Pool(np.array(order, dtype=np.int64), np.array([probability[word] for word in order])))
     return pools
-
-
-_Ranked = tuple[Ints, Floats, Floats]  # Ids, relevance and probabilities of words, each of shape (topics, words)
-
-
-def _merged(first: _Ranked | None, second: _Ranked, count: int) -> _Ranked:
-    """Return the most relevant words of two blocks."""
-    joined = second if first is None else tuple(np.concatenate(pair, 1) for pair in zip(first, second, strict=True))
-    order = np.lexsort((joined[0], -joined[1]), axis=1)[:, :count]
-    words, scores, phi = (np.take_along_axis(values, order, axis=1) for values in joined)
-    return words, scores, phi

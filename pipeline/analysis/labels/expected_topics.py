@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.labels.conditional import (
+from collapsium.pipeline.analysis.labels.candidates import (
     expected_proportions,
     require_expectations,
     require_table,
@@ -22,7 +22,6 @@ from collapsium.pipeline.analysis.labels.lift import smoothed_lift
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.options import keywords
-from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.errors import NumericalError, OptionError, suggestion
 from collapsium.storage.io.file import File, require_free
@@ -78,7 +77,28 @@ def expected_topics(run: str | os.PathLike[str], given: Sequence[str], words: in
     """
     model = Model(run)
     require_expectations(model)
-    labels = _labels(require_table(model), given)
+    table = require_table(model)
+    numbers = {number.name: math.nan for number in table.numbers}
+    names: set[Name] = set()
+    for text in given:
+        name, equals, value = text.partition("=")
+        if name in numbers and equals:
+            try:
+                number = float(value)
+            except ValueError:
+                number = math.nan
+            if not math.isfinite(number):
+                raise OptionError(f"`given` {name}={value}: expected a finite number")
+            numbers[name] = number
+        elif text in numbers:
+            raise OptionError(f"`given` {text}: expected {text}=NUMBER, as it is a covariate")
+        elif equals and name not in table.fields and not any(value == text for _, value in table.names):
+            raise OptionError(f"`given` {text}: unknown field '{name}'{suggestion(name, [*table.fields, *numbers])}")
+        else:
+            names.add(table.names[table.number_of(text)])
+    position = np.arange(len(names), dtype=np.int32)
+    columns = {name: np.array([value]) for name, value in numbers.items()}
+    labels = Labels(tuple(sorted(names)), np.array([0, len(names)], dtype=np.int64), position, columns)
     proportions = expected_proportions(model, labels)[0]
     expected = [ExpectedTopic(topic, float(proportions[topic.id])) for topic in topics(run, words)]
     return sorted(expected, key=lambda topic: -topic.expected)
@@ -89,35 +109,6 @@ def named_labels(run: str | os.PathLike[str], texts: Sequence[str]) -> list[str]
     labels = {text for name, value in table_of(Model(run)).names for text in (value, f"{name}={value}")}
     parts = [part for text in texts for part in ([text] if text in labels else text.split(","))]
     return [part.strip() for part in parts if part.strip()]
-
-
-def _labels(table: LabelTable, texts: Sequence[str]) -> Labels:
-    """Return one document's labels and covariates from texts of the user."""
-    numbers = {number.name: math.nan for number in table.numbers}
-    names: set[Name] = set()
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if name in numbers and equals:
-            numbers[name] = _number(name, value)
-        elif text in numbers:
-            raise OptionError(f"`given` {text}: expected {text}=NUMBER, as it is a covariate")
-        elif equals and name not in table.fields and not any(value == text for _, value in table.names):
-            raise OptionError(f"`given` {text}: unknown field '{name}'{suggestion(name, [*table.fields, *numbers])}")
-        else:
-            names.add(table.names[table.number_of(text)])
-    position = np.arange(len(names), dtype=np.int32)
-    columns = {name: np.array([value]) for name, value in numbers.items()}
-    return Labels(tuple(sorted(names)), np.array([0, len(names)], dtype=np.int64), position, columns)
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise OptionError(f"`given` {name}={text}: expected a finite number")
-    return value
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,13 +155,12 @@ class LabelTopics(ShortRepr):
             Indices; after the first, only topics that the label raises.
         """
         large = [column for column, topic in enumerate(self.topics) if topic.share >= MIN_SHARE]
-        best = sorted(large, key=lambda column: -self._rank(label, column))[:count]
+        ranks = self.weights[label].tolist()
+        if self.expected is not None:
+            pairs = zip(self.expected[label].tolist(), self.topics, strict=True)
+            ranks = [smoothed_lift(share, topic.share) for share, topic in pairs]
+        best = sorted(large, key=lambda column: -ranks[column])[:count]
         return [column for column in best if column == best[0] or self.weights[label, column] > 0.0]
-
-    def _rank(self, label: int, place: int) -> float:
-        if self.expected is None:
-            return float(self.weights[label, place])
-        return smoothed_lift(float(self.expected[label, place]), self.topics[place].share)
 
 
 @keywords()
@@ -204,22 +194,19 @@ def label_topics(run: str | os.PathLike[str], words: int = 10) -> LabelTopics:
     else:
         require_expectations(model)
         share = np.array([topic.share for topic in shown])
-        expected = expected_proportions(model, _each_alone(table))[:, ids]
+        # A document with each label, and one with each covariate at one standard deviation above its mean.
+        labels, size = len(table.names), len(table)
+        offsets = np.minimum(np.arange(size + 1), labels).astype(np.int64)
+        numbers = {}
+        for place, number in enumerate(table.numbers, start=labels):
+            numbers[number.name] = np.full(size, np.nan)
+            numbers[number.name][place] = number.mean + number.deviation
+        each_alone = Labels(table.names, offsets, np.arange(labels, dtype=np.int32), numbers)
+        expected = expected_proportions(model, each_alone)[:, ids]
         weights = np.log(np.maximum(expected, MIN_PROPORTION)) - np.log(np.maximum(share, MIN_PROPORTION))
     if not np.isfinite(weights).all():
         raise NumericalError(f"{model.folder.url}: expected finite weights of labels")
     return LabelTopics(table.titles(), documents, shown, weights, expected)
-
-
-def _each_alone(table: LabelTable) -> Labels:
-    """Return a document with each label, and one with each covariate at one standard deviation above its mean."""
-    labels, size = len(table.names), len(table)
-    offsets = np.minimum(np.arange(size + 1), labels).astype(np.int64)
-    numbers = {}
-    for place, number in enumerate(table.numbers, start=labels):
-        numbers[number.name] = np.full(size, np.nan)
-        numbers[number.name][place] = number.mean + number.deviation
-    return Labels(table.names, offsets, np.arange(labels, dtype=np.int32), numbers)
 
 
 def write_weights(table: LabelTopics, out: str | os.PathLike[str], *, overwrite: bool = False) -> int:

@@ -1,5 +1,5 @@
 """Measure topics by the field's public metrics: coherence, diversity, agreement with labels, likelihood of documents.
 
 `measure.measure` is the entry point for models. `catalogue` has the metrics with their definitions and sources.
-`confirmation`, `diversity` and `clustering` compute them from arrays, so that they apply to any library's topics.
+`topic_words` and `labelled` compute them from arrays, so that they apply to any library's topics.
 """

@@ -9,12 +9,12 @@ wait.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.labels.conditional import table_of
+from collapsium.pipeline.analysis.labels.candidates import table_of
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
 from collapsium.pipeline.executors.base import Executor, Future, in_order
@@ -160,16 +160,6 @@ class LabelledDocuments:
     def __sizeof__(self) -> int:
         return self.labels.nbytes + self.topics.nbytes + self.sample.nbytes + self.proportions.nbytes
 
-    @staticmethod
-    def join(parts: Sequence[LabelledDocuments]) -> LabelledDocuments:
-        """Return the documents of several shards."""
-        return LabelledDocuments(
-            np.concatenate([part.labels for part in parts]),
-            np.concatenate([part.topics for part in parts]),
-            np.concatenate([part.sample for part in parts]),
-            np.concatenate([part.proportions for part in parts]),
-        )
-
 
 def field_of(corpus: Corpus, field: str | None) -> str:
     """Return the field of labels to compare topics with."""
@@ -197,45 +187,29 @@ def measure_with_labels(
         fitted = None
         if classifier and unseen and training is not None:
             fitted = _documents(model, training, field, job, classifier=True, folded=False)
-        figures = _figures(measured, fitted, model, corpus, field, folded=unseen)
+        kind = "unseen documents" if unseen else "training documents"
+        used, documents = int(measured.sample.sum()), corpus.manifest.documents
+        labelled = f"the {measured.labels.size:,} of {documents:,} {kind} that have words and one label '{field}'"
+        if field in {name for name, _ in table_of(model).names}:
+            labelled += ", a field that the model was fitted with"
+        if fitted is None:
+            how = f"by {FOLDS}-fold cross-validation of {used:,} {kind} that have one label '{field}'"
+        else:
+            known = f"{int(fitted.sample.sum()):,} training documents"
+            how = f"fitted to {known}, on {used:,} unseen ones, of label '{field}'"
+        figures = {"labelled": labelled, "classified": how}
+        labels, proportions = measured.labels[measured.sample], measured.proportions
         for metric in metrics:
-            value = _value(metric, measured, fitted, job.seed)
+            if metric.name in AGREEMENTS:
+                value = AGREEMENTS[metric.name](measured.labels, measured.topics)
+            elif fitted is None:
+                value = linear_accuracy(labels, proportions, job.seed)
+            else:
+                value = unseen_accuracy(fitted.labels[fitted.sample], fitted.proportions, labels, proportions)
             if np.isnan(value):
                 raise InputError(corpus.url, f"expected two or more labels of {FOLDS} documents or more")
             values[metric.name].append(value)
     return [measurement(metric, job.named, values[metric.name], figures) for metric in metrics]
-
-
-def _value(metric: Metric, measured: LabelledDocuments, fitted: LabelledDocuments | None, seed: int) -> float:
-    if metric.name in AGREEMENTS:
-        return AGREEMENTS[metric.name](measured.labels, measured.topics)
-    labels, proportions = measured.labels[measured.sample], measured.proportions
-    if fitted is None:
-        return linear_accuracy(labels, proportions, seed)
-    known = fitted.labels[fitted.sample], fitted.proportions
-    return unseen_accuracy(*known, labels, proportions)
-
-
-def _figures(
-    measured: LabelledDocuments,
-    fitted: LabelledDocuments | None,
-    model: Model,
-    corpus: Corpus,
-    field: str,
-    *,
-    folded: bool,
-) -> Mapping[str, str]:
-    """Return the texts of definitions on the documents."""
-    kind = "unseen documents" if folded else "training documents"
-    used, documents = int(measured.sample.sum()), corpus.manifest.documents
-    labelled = f"the {measured.labels.size:,} of {documents:,} {kind} that have words and one label '{field}'"
-    if field in {name for name, _ in table_of(model).names}:
-        labelled += ", a field that the model was fitted with"
-    if fitted is None:
-        how = f"by {FOLDS}-fold cross-validation of {used:,} {kind} that have one label '{field}'"
-    else:
-        how = f"fitted to {int(fitted.sample.sum()):,} training documents, on {used:,} unseen ones, of label '{field}'"
-    return {"labelled": labelled, "classified": how}
 
 
 def _documents(
@@ -251,7 +225,8 @@ def _documents(
         parts.append(part)
         done += shard.record.documents
         job.progress(done)
-    return LabelledDocuments.join(parts)
+    names = [name.name for name in fields(LabelledDocuments)]
+    return LabelledDocuments(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def _labelled(

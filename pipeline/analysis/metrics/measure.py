@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
@@ -112,14 +112,6 @@ def measure_residuals(metrics: Sequence[Metric], job: Job, corpus: Corpus) -> li
         values.append(sums.squares / (sums.cells - parameters))
     of = f"{chosen.size:,} of {documents:,} training documents" if chosen.size < documents else "all training documents"
     return [measurement(metric, job.named, values, {"sampled": of}) for metric in metrics]
-
-
-def require_residuals(model: Model) -> None:
-    """Refuse models whose expected counts are not proportions times topics."""
-    if not isinstance(model.family, IntegratesProportions):
-        raise OptionError(f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics")
-    if getattr(model.family.options, "weights", None) is not None:
-        raise OptionError("the model has weights of words, so that its topics are not probabilities of tokens")
 
 
 def _of_shard(url: str, reference: ShardReference, number: int, rows: Ints) -> ResidualSums:
@@ -244,24 +236,6 @@ def log_likelihood(shard: Shard, topics: DirichletTopics, name: str, seed: int, 
     return logs
 
 
-@dataclass(frozen=True)
-class CompletionSums:
-    """Sums over the documents of a shard that have scored tokens; they add over shards."""
-
-    log_probability: float = 0.0  # Sum of the log probabilities of tokens, in nats
-    tokens: int = 0  # Number of tokens
-    means: float = 0.0  # Sum of the documents' mean log probabilities of a token
-    documents: int = 0  # Number of documents
-
-    def __add__(self, other: CompletionSums) -> CompletionSums:
-        return CompletionSums(
-            self.log_probability + other.log_probability,
-            self.tokens + other.tokens,
-            self.means + other.means,
-            self.documents + other.documents,
-        )
-
-
 def document_sums(predicted: Predicted) -> tuple[Floats, Floats]:
     """Return the log probability of each document's scored tokens, in nats, and their number, shape (documents,)."""
     documents = predicted.offsets.size - 1
@@ -270,14 +244,16 @@ def document_sums(predicted: Predicted) -> tuple[Floats, Floats]:
     return np.asarray(logs, np.float64), np.asarray(np.bincount(owner, predicted.counts, documents), np.float64)
 
 
-def completion_sums(predicted: Predicted) -> CompletionSums:
-    """Return the sums over a shard's documents."""
+def completion_sums(predicted: Predicted) -> Floats:
+    """Return sums over the documents of a shard that have scored tokens.
+
+    They are the log probabilities of tokens, the tokens, the documents' mean log probabilities, and the documents.
+    """
     if not predicted.counts.size:
-        return CompletionSums()
+        return np.zeros(4)
     logs, tokens = document_sums(predicted)
     some = tokens > 0
-    means = float((logs[some] / tokens[some]).sum())
-    return CompletionSums(float(logs.sum()), int(tokens.sum()), means, int(some.sum()))
+    return np.array([logs.sum(), tokens.sum(), (logs[some] / tokens[some]).sum(), some.sum()])
 
 
 def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> list[Measurement]:
@@ -291,19 +267,18 @@ def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> lis
         require_no_training_documents(job.named, what.corpus, job.executor)
     submit = what.submit(held, job.executor, job.seed)
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
-    total = CompletionSums()
+    documents = 0.0
     for _, model in job.named:
         predicted = submit(model, load_blocks(model, job.executor))
         parts = job.executor.collect([job.executor.submit(completion_sums, prediction) for prediction in predicted])
-        total = sum(parts, CompletionSums())
-        if not total.tokens:
+        logs, tokens, means, documents = sum(parts, np.zeros(4)).tolist()
+        if not tokens:
             raise InputError(what.tokens.url, "no token is left to score")
         for metric in metrics:
-            by_token = metric.name == "perplexity"
-            log = total.log_probability / total.tokens if by_token else total.means / total.documents
+            log = logs / tokens if metric.name == "perplexity" else means / documents
             values[metric.name].append(math.exp(-log))
     completion = what.definition.removesuffix("; perplexity = exp(-score)") + note
-    figures = {"documents": total.documents, "completion": completion}
+    figures = {"documents": int(documents), "completion": completion}
     return [measurement(metric, job.named, values[metric.name], figures) for metric in metrics]
 
 
@@ -380,47 +355,39 @@ def measure(
     with contextlib.closing(open_executor(**dict(scheduling))) as executor:
         job = Job(named, executor, options.top_words, seed, progress)
         documents = {"coherence": counting.coherence, "heldout": heldout, "unseen": unseen}
-        with _Inputs(run, documents, without_none(reading), scheduling) as inputs:
-            plan = _Plan(job, inputs, options, is_all(options.metrics), notice)
+        with ExitStack() as stack:
+            reading_options = without_none(reading)
+            plan = _Plan(job, run, documents, reading_options, scheduling, options, notice, stack)
             return plan.measurements(chosen)
 
 
-class _Inputs:
-    """Documents that metrics are computed from, opened once each when they are first needed."""
+@dataclass(frozen=True)
+class _Plan:
+    """Measures metrics in groups that need the same inputs, each of which is opened once, when it is first needed."""
 
-    def __init__(
-        self,
-        run: str | os.PathLike[str],
-        documents: Mapping[str, Any],
-        reading: Mapping[str, Any],
-        scheduling: Scheduling,
-    ) -> None:
-        self._run, self._documents, self._reading, self._scheduling = run, documents, reading, scheduling
-        self._stack, self._opened = ExitStack(), dict[str, Corpus]()
-
-    def __enter__(self) -> _Inputs:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stack.close()
-
-    def names(self, option: str) -> bool:
-        """Return whether the user names documents by an option."""
-        return self._documents[option] is not None
+    job: Job
+    run: str | os.PathLike[str]
+    documents: Mapping[str, Any]  # By the option that names them
+    reading: Mapping[str, Any]
+    scheduling: Scheduling
+    options: MetricOptions
+    notice: Callable[[str], None] | None
+    stack: ExitStack
+    opened: dict[str, Corpus] = field(default_factory=dict)
 
     def corpus(self, option: str) -> Corpus:
         """Return the corpus that an option names, or that is made of the texts that it names."""
-        if option not in self._opened:
-            named = self._documents[option]
+        if option not in self.opened:
+            named = self.documents[option]
             # Options of reading apply to the other documents.
-            reading = {} if names_corpus(named) else self._reading
-            opened = documents_for(self._run, named, reading=reading, **dict(self._scheduling))
-            self._opened[option] = self._stack.enter_context(opened).corpus
-        return self._opened[option]
+            reading = {} if names_corpus(named) else self.reading
+            opened = documents_for(self.run, named, reading=reading, **dict(self.scheduling))
+            self.opened[option] = self.stack.enter_context(opened).corpus
+        return self.opened[option]
 
     def texts(self) -> TokenTexts:
         """Return the texts whose windows are counted."""
-        named = self._documents["coherence"]
+        named = self.documents["coherence"]
         if named is None:
             raise OptionError("needs texts in which windows of tokens are counted; name them (`coherence` TEXTS)")
         if names_corpus(named):
@@ -428,18 +395,7 @@ class _Inputs:
                 f"needs texts, and {paths_of(named)[0]} is a corpus, which has no order of words; name the texts that "
                 "were ingested (`coherence` TEXTS)"
             )
-        return self._stack.enter_context(token_texts(self._run, named, self._reading, self._scheduling))
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Measures metrics in groups that need the same inputs."""
-
-    job: Job
-    inputs: _Inputs
-    options: MetricOptions
-    every: bool
-    notice: Callable[[str], None] | None
+        return self.stack.enter_context(token_texts(self.run, named, self.reading, self.scheduling))
 
     def measurements(self, chosen: Sequence[Metric]) -> dict[str, Measurement]:
         """Return the measurements of metrics; what they need is checked before the first is measured."""
@@ -463,7 +419,7 @@ class _Plan:
     def _leave_out(self, metrics: Sequence[Metric], error: Exception) -> None:
         """Report metrics that cannot be measured; raise the error if they are named one by one."""
         names = ", ".join(metric.name for metric in metrics)
-        if not self.every:
+        if not is_all(self.options.metrics):
             if isinstance(error, OptionError):
                 raise OptionError(f"{names}: {error.message}", error.parameter) from None
             raise error
@@ -474,20 +430,29 @@ class _Plan:
         self, needs: Needs, metrics: Sequence[Metric]
     ) -> tuple[Sequence[Metric], Callable[[], list[Measurement]]]:
         """Check what metrics need, and return a function that measures them."""
-        job, inputs = self.job, self.inputs
+        job = self.job
         if needs is Needs.TOPICS:
             return metrics, lambda: measure_words(metrics, job)
         if needs is Needs.FITTED:
             for _, model in job.named:
-                require_residuals(model)
+                if not isinstance(model.family, IntegratesProportions):
+                    raise OptionError(
+                        f"family '{model.record.family}' has no Dirichlet prior of proportions over flat topics"
+                    )
+                if getattr(model.family.options, "weights", None) is not None:
+                    raise OptionError(
+                        "the model has weights of words, so that its topics are not probabilities of tokens"
+                    )
             training = require_training_corpus(job.named[0][1])
             return metrics, lambda: measure_residuals(metrics, job, training)
         if needs is Needs.TEXTS:
-            texts = inputs.texts()
+            texts = self.texts()
             return metrics, lambda: measure_in_windows(metrics, job, texts)
         if needs is Needs.CORPUS:
             counted = (
-                inputs.corpus("coherence") if inputs.names("coherence") else require_training_corpus(job.named[0][1])
+                self.corpus("coherence")
+                if self.documents["coherence"] is not None
+                else require_training_corpus(job.named[0][1])
             )
             counted.require(DOCUMENTS, "coherence")
             require_words(job.named[0][1], counted)
@@ -503,12 +468,18 @@ class _Plan:
                     )
             unseen = self._unseen
             return metrics, (lambda: measure_likelihood(metrics, self.job, unseen, self.options.sample_documents))
-        what = self._scored()
+        heldout, new = self.documents["heldout"] is not None, self.documents["unseen"] is not None
+        if not heldout and not new:
+            raise OptionError("needs held-out tokens (`heldout` CORPUS) or unseen documents (`unseen` CORPUS|TEXTS)")
+        if new:
+            what = Scored(self._unseen, False, self.corpus("heldout") if heldout else None)
+        else:
+            what = Scored(self.corpus("heldout"), True)
         return metrics, lambda: measure_completion(metrics, job, what)
 
     def _with_labels(self, metrics: Sequence[Metric]) -> Callable[[], list[Measurement]]:
         model = self.job.named[0][1]
-        if not self.inputs.names("unseen"):
+        if self.documents["unseen"] is None:
             training = require_training_corpus(model)
             label_field = field_of(training, self.options.label_field)
             return lambda: measure_with_labels(metrics, self.job, label_field, training, unseen=False)
@@ -528,20 +499,11 @@ class _Plan:
     @cached_property
     def _unseen(self) -> Corpus:
         """The unseen documents, to none of which a model was fitted."""
-        if not self.inputs.names("unseen"):
+        if self.documents["unseen"] is None:
             raise OptionError("needs documents that the model was not fitted to (`unseen` CORPUS|TEXTS)")
-        unseen = self.inputs.corpus("unseen")
+        unseen = self.corpus("unseen")
         unseen.require_documents()
         require_same_vocabulary(self.job.named, unseen)
         require_unseen_by_all(self.job.named, unseen)
         require_no_training_documents(self.job.named, unseen, self.job.executor)
         return unseen
-
-    def _scored(self) -> Scored:
-        """Return the tokens of document completion."""
-        heldout, unseen = self.inputs.names("heldout"), self.inputs.names("unseen")
-        if not heldout and not unseen:
-            raise OptionError("needs held-out tokens (`heldout` CORPUS) or unseen documents (`unseen` CORPUS|TEXTS)")
-        if not unseen:
-            return Scored(self.inputs.corpus("heldout"), True)
-        return Scored(self._unseen, False, self.inputs.corpus("heldout") if heldout else None)

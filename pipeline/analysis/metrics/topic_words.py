@@ -115,30 +115,23 @@ def coherence(
     if words < 2:
         raise OptionError(f"expected 2 or more, found {words}", "words")
     with documents_for(run, documents, reading=without_none(reading), **dict(scheduling)) as new:
-        return _coherence(Model(run), new.corpus, words, scheduling)
-
-
-def _coherence(model: Model, counted: Corpus, words: int, where: Scheduling) -> Coherence:
-    """Measure the coherence of a model's topics in a corpus."""
-    counted.require(DOCUMENTS, "coherence")
-    counted.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
-    if len(model.vocabulary) < 2 or not counted.manifest.documents:
-        raise InputError(counted.url, "expected at least two words and a document")
-    described = describe(model, max(words, DIVERSITY_WORDS))
-    ids, top, seen = described.ids, described.words, with_tokens(model, described)
-    with contextlib.closing(open_executor(**dict(where))) as executor:
-        single, both = count(counted, top[seen, :words], executor)
-    topic_npmi = np.full(ids.size, np.nan)
-    topic_npmi[seen] = npmi(single, both, counted.manifest.documents).mean(axis=1)
-    top_words = top[seen, :DIVERSITY_WORDS]
-    return Coherence(
-        npmi=float(topic_npmi[seen].mean()),
-        diversity=np.unique(top_words).size / top_words.size,
-        topics=ids,
-        topic_npmi=topic_npmi,
-        documents=counted.manifest.documents,
-        definition=DEFINITION.format(words=words, diverse=DIVERSITY_WORDS) + lacking(single, "the documents"),
-    )
+        model, counted = Model(run), new.corpus
+        counted.require(DOCUMENTS, "coherence")
+        require_words(model, counted)
+        described = describe(model, max(words, DIVERSITY_WORDS))
+        ids, top, seen = described.ids, described.words, with_tokens(model, described)
+        with contextlib.closing(open_executor(**dict(scheduling))) as executor:
+            single, both = count(counted, top[seen, :words], executor)
+        topic_npmi = np.full(ids.size, np.nan)
+        topic_npmi[seen] = npmi(single, both, counted.manifest.documents).mean(axis=1)
+        return Coherence(
+            npmi=float(topic_npmi[seen].mean()),
+            diversity=topic_diversity(top[seen, :DIVERSITY_WORDS]),
+            topics=ids,
+            topic_npmi=topic_npmi,
+            documents=counted.manifest.documents,
+            definition=DEFINITION.format(words=words, diverse=DIVERSITY_WORDS) + lacking(single, "the documents"),
+        )
 
 
 def lacking(single: npt.NDArray[np.integer], where: str) -> str:
@@ -208,7 +201,15 @@ def count_in(shard: Shard, chosen: Ints) -> tuple[Ints, Ints]:
     """Count as `count` does in one shard, with a bit for each document and word."""
     named, place = np.unique(chosen, return_inverse=True)
     place = place.reshape(chosen.shape)
-    documents, starts = _lists(shard, named)
+    # The documents that contain each of the words, one word after another, and the start of each word's.
+    known = np.searchsorted(named, shard.words)
+    known = np.where(named[np.minimum(known, named.size - 1)] == shard.words, known, -1)
+    pair_word = known[shard.position] if shard.pairs else np.zeros(0, np.int64)
+    owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))[pair_word >= 0]
+    pair_word = pair_word[pair_word >= 0]
+    order = np.argsort(pair_word, kind="stable")
+    documents = owner[order]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(pair_word, minlength=named.size))]).astype(np.int64)
     first, _ = _pairs(chosen.shape[1])
     both = np.zeros((len(chosen), first.size), np.int64)
     for topic, words in enumerate(place):
@@ -220,18 +221,6 @@ def count_in(shard: Shard, chosen: Ints) -> tuple[Ints, Ints]:
             common = np.bitwise_count(bits[row] & bits[row + 1 :])
             both[topic, first == row] = common.sum(axis=1, dtype=np.int64)
     return np.diff(starts)[place], both
-
-
-def _lists(shard: Shard, named: Ints) -> tuple[Ints, Ints]:
-    """Return the documents that contain each of some words, one word after another, and the start of each word's."""
-    known = np.searchsorted(named, shard.words)
-    known = np.where(named[np.minimum(known, named.size - 1)] == shard.words, known, -1)
-    word = known[shard.position] if shard.pairs else np.zeros(0, np.int64)
-    owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))[word >= 0]
-    word = word[word >= 0]
-    order = np.argsort(word, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(word, minlength=named.size))])
-    return owner[order], starts.astype(np.int64)
 
 
 EPSILON = 1e-12  # Added to joint probabilities, so that their logarithm is finite (Röder et al. 2015, section 3.3).

@@ -47,22 +47,18 @@ class Feed:
                 return
             self._sending = True
             try:
-                self._feed(event)
+                if event["event"] == "iteration":
+                    self._iteration(event)
+                    return
+                for last in [*self._last.values(), event]:
+                    self._send(last)
+                if event["event"] == "start":
+                    iterations = [event for event in self._before() if event["event"] == "iteration"]
+                    scored = [number for number, event in enumerate(iterations) if event.get("score") is not None]
+                    for number in sorted({*thinned(range(len(iterations)), POINTS), *thinned(scored, POINTS)}):
+                        self._send(iterations[number])
             finally:
                 self._sending = False
-
-    def _feed(self, event: Event) -> None:
-        if event["event"] == "iteration":
-            self._iteration(event)
-            return
-        for last in list(self._last.values()):
-            self._send(last)
-        self._send(event)
-        if event["event"] == "start":
-            iterations = [event for event in self._before() if event["event"] == "iteration"]
-            scored = [number for number, event in enumerate(iterations) if event.get("score") is not None]
-            for number in sorted({*thinned(range(len(iterations)), POINTS), *thinned(scored, POINTS)}):
-                self._send(iterations[number])
 
     def _iteration(self, event: Event) -> None:
         member = event.get("member")

@@ -246,13 +246,12 @@ def content(runs: Runs, chosen: str = "", member: str = "") -> Markup:
         text = "No run yet. Fits that use this scheduler appear here."
         return Markup('<main><p id="none">{}</p></main>').format(text)
     status, names = statuses[run], list(reversed(statuses))
-    fit = _shown(status, member)
+    named = int(member) if status.restarts and member.isdecimal() else None
+    fit = status.fits.get(named, status.fit)
     offered = [_select("run", "Run", [("", f"the newest: {names[0]}"), *((name, name) for name in names)], chosen)]
     if status.restarts:
-        members = [
-            ("", "the one of the last event"),
-            *((str(restart), str(restart)) for restart in range(status.restarts)),
-        ]
+        restarts = map(str, range(status.restarts))
+        members = [("", "the one of the last event"), *((restart, restart) for restart in restarts)]
         offered.append(_select("member", "Member", members, member))
     left = None if status.ended else fit.left(status.planned)
     figures = {
@@ -271,12 +270,6 @@ def content(runs: Runs, chosen: str = "", member: str = "") -> Markup:
         '<main><form id="choice">{}</form><div id="figures">{}: {}<dl class="figures">{}</dl>{}</div>'
         '<div class="charts">{}{}</div></main>'
     ).format(Markup().join(offered), status.family, status.sizes(), cells, notices, charts, _changing_topics(fit))
-
-
-def _shown(status: RunStatus, member: str) -> FitStatus:
-    """Return the status of the fit or, in an ensemble, of a member: the one of the last event, unless one is chosen."""
-    chosen = int(member) if status.restarts and member.isdecimal() else None
-    return status.fits.get(chosen, status.fit)
 
 
 class Page(RequestHandler):  # type: ignore[misc]
@@ -312,29 +305,24 @@ def _path(chart: str) -> str:
     return f"individual-collapsium-{chart}"
 
 
-def serve(scheduler: Scheduler, runs: Runs) -> None:
-    """Add the page and its charts to the web server of a running scheduler, whatever the prefix of its paths."""
-    charts = [(rf".*/{_path(name)}", Page, {"runs": runs, "chart": name}) for name in CHARTS]
-    routes = [
-        (r".*/collapsium", Page, {"runs": runs}),
-        (r".*/individual-plots.json", Plots, {"dask_server": scheduler}),
-        *charts,
-    ]
-    scheduler.http_application.add_handlers(r".*", routes)
-    # Without Bokeh, Dask has no pages in whose navigation the page could be.
-    if find_spec("bokeh") is not None:
-        from distributed.dashboard.scheduler import template_variables
-
-        template_variables(scheduler)["pages"].insert(0, "collapsium")
-
-
 def install(dask_scheduler: Scheduler) -> None:
     """Add the page, the charts and the metrics to a running scheduler, unless it has them."""
     if isinstance(dask_scheduler.plugins.get(NAME), Runs):
         return
     runs = Runs()
     dask_scheduler.add_plugin(runs)
-    serve(dask_scheduler, runs)
+    # The page and its charts answer whatever the prefix of their paths.
+    charts = [(rf".*/{_path(name)}", Page, {"runs": runs, "chart": name}) for name in CHARTS]
+    pages = [
+        (r".*/collapsium", Page, {"runs": runs}),
+        (r".*/individual-plots.json", Plots, {"dask_server": dask_scheduler}),
+    ]
+    dask_scheduler.http_application.add_handlers(r".*", [*pages, *charts])
+    # Without Bokeh, Dask has no pages in whose navigation the page could be.
+    if find_spec("bokeh") is not None:
+        from distributed.dashboard.scheduler import template_variables
+
+        template_variables(dask_scheduler)["pages"].insert(0, "collapsium")
     # A scheduler without prometheus-client has no metrics.
     if find_spec("prometheus_client") is not None:
         from collapsium.pipeline.monitoring import prometheus
@@ -342,6 +330,4 @@ def install(dask_scheduler: Scheduler) -> None:
         prometheus.publish(runs)
 
 
-def dask_setup(scheduler: Scheduler) -> None:
-    """Install the page as a preload of a scheduler."""
-    install(scheduler)
+dask_setup = install  # The name that a scheduler calls in a preload

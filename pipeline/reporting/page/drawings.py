@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -45,13 +45,14 @@ TIME_WORDS = 4
 
 
 @dataclass(frozen=True)
-class TimeChart:
-    """The chart of a topic's share over time or, without a topic, of the number of documents."""
+class TopicChart:
+    """A chart of a topic, or of something else; with a caption, and the classes and names of its lines."""
 
-    topic: int | None
     title: str
-    caption: str
+    topic: int | None
     svg: Markup
+    caption: str = ""
+    lines: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class TimeView:
     """The page's section on time: charts, whether a period has few documents, and notes on documents left out."""
 
     period: str
-    charts: list[TimeChart]
+    charts: list[TopicChart]
     has_small_periods: bool
     notes: list[str]
 
@@ -77,18 +78,19 @@ def time_view(shares: TimeShares, topics: Sequence[Topic], documents: str) -> Ti
     dates = [(middles[row], label_of(shares, row)) for row in labelled_periods([x / end for x in middles], MAX_DATES)]
     columns = [column for column in shares.foremost() if int(shares.topics[column]) in known]
     charts = [_topic(shares, column, known[int(shares.topics[column])], edges, dates, documents) for column in columns]
-    has_few_documents = bool((shares.documents < FEW_DOCUMENTS).any())
-    return TimeView(
-        shares.period,
-        [*charts, _documents(shares, edges, dates, documents.capitalize())],
-        has_few_documents,
-        shares.notes,
-    )
+    heading = documents.capitalize()
+    sizes = Chart((0.0, end), (0.0, 1.1 * float(shares.documents.max())), left=TIME_LEFT)
+    for edge, name, count in zip(edges, shares.names, shares.documents.tolist(), strict=True):
+        sizes.bar(edge, (0.0, count), title=f"{name}: {count:,}")
+    caption = f"{number(int(shares.documents.sum()))} in {shares.counted}"
+    y_ticks = [(mark, f"{mark:,.0f}") for mark in ticks(*sizes.y, integer=True)]
+    charts.append(TopicChart(heading, None, sizes.drawn(f"{heading}, {caption}", dates, y_ticks), caption))
+    return TimeView(shares.period, charts, bool((shares.documents < FEW_DOCUMENTS).any()), shares.notes)
 
 
 def _topic(
     shares: TimeShares, column: int, topic: Topic, edges: Sequence[tuple[float, float]], dates: Ticks, documents: str
-) -> TimeChart:
+) -> TopicChart:
     share, error = shares.shares[:, column], BAND * shares.errors[:, column]
     high, x = top_of_scale(shares, column), [(low + right) / 2 for low, right in edges]
     low_edge, high_edge = np.clip(share - error, 0.0, high), np.clip(share + error, 0.0, high)
@@ -105,7 +107,8 @@ def _topic(
         chart.area([*upper, *reversed(lower)], "band")
     rows_of_periods = zip(x, shares.names, share.tolist(), error.tolist(), shares.documents.tolist(), strict=True)
     for middle, name, value, half, count in rows_of_periods:
-        text = f"{name}: {percent(value)} ± {percent(half)}, {counted_documents(count, documents)}"
+        counted_documents = counted(count, "document") if documents == "documents" else f"{count:,} {documents}"
+        text = f"{name}: {percent(value)} ± {percent(half)}, {counted_documents}"
         chart.dot(middle, value, "mark few" if count < FEW_DOCUMENTS else "mark", text)
     words = " ".join(plain(word) for word in ([topic.title] if topic.title is not None else topic.names[:TIME_WORDS]))
     lowest, highest = int(share.argmin()), int(share.argmax())
@@ -115,21 +118,7 @@ def _topic(
     )
     digits = 0 if high >= 0.04 else 1 if high >= 0.004 else 2
     y_ticks = [(mark, f"{mark:.{digits}%}") for mark in ticks(0.0, high)]
-    return TimeChart(topic.id, words, caption, chart.drawn(f"{words}, {caption}", dates, y_ticks))
-
-
-def counted_documents(count: int, documents: str) -> str:
-    """Return a number of documents, by whatever their name is."""
-    return counted(count, "document") if documents == "documents" else f"{count:,} {documents}"
-
-
-def _documents(shares: TimeShares, edges: Sequence[tuple[float, float]], dates: Ticks, documents: str) -> TimeChart:
-    chart = Chart((0.0, edges[-1][1]), (0.0, 1.1 * float(shares.documents.max())), left=TIME_LEFT)
-    for edge, name, count in zip(edges, shares.names, shares.documents.tolist(), strict=True):
-        chart.bar(edge, (0.0, count), title=f"{name}: {count:,}")
-    caption = f"{number(int(shares.documents.sum()))} in {shares.counted}"
-    y_ticks = [(mark, f"{mark:,.0f}") for mark in ticks(*chart.y, integer=True)]
-    return TimeChart(None, documents, caption, chart.drawn(f"{documents}, {caption}", dates, y_ticks))
+    return TopicChart(words, topic.id, chart.drawn(f"{words}, {caption}", dates, y_ticks), caption)
 
 
 Floats = npt.NDArray[np.float64]
@@ -159,13 +148,8 @@ class SegmentView:
     svg: Markup
 
 
-def segment_views(documents: Sequence[SegmentedDocument], topics: Sequence[Topic], kind: str) -> list[SegmentView]:
-    """Draw the segments of documents, with links to the topics, which are of a `kind`: ``Topic`` or ``Node``."""
-    known = {topic.id: topic for topic in topics}
-    return [_segment_view(document, known, kind) for document in documents]
-
-
-def _segment_view(document: SegmentedDocument, known: dict[int, Topic], kind: str) -> SegmentView:
+def segment_view(document: SegmentedDocument, known: dict[int, Topic], kind: str) -> SegmentView:
+    """Draw the segments of a document, with links to the topics, which are of a `kind`: ``Topic`` or ``Node``."""
     drawn = [topic for topic in document.topics if topic in known]
     colours = colours_of(drawn, list(known), SEGMENT_COLOURS)
     rows = dict(zip(document.topics, np.array(document.shares), strict=True))
@@ -282,17 +266,14 @@ def tree_view(tree: Sequence[Topic], *, min_share: float | None = None, levels: 
     for row, (node, card, (x, y)) in enumerate(zip(drawn, cards, places, strict=True)):
         weight = strength(node)
         texts = [(y + INSET / 2 + FONT * LINE * (line + 0.5), text) for line, text in enumerate(card.lines)]
-        parent = parents[row]
-        thread = "" if parent < 0 else _edge_path(edge_points(places[parent], cards[parent], (x, y), card))
+        parent, thread = parents[row], ""
+        if parent >= 0:
+            points = edge_points(places[parent], cards[parent], (x, y), card)
+            start, turn, *curve = [f"{x:.1f},{y:.1f}" for x, y in points]
+            thread = f"M{start}L{turn}C{' '.join(curve)}"
         folded = isinstance(node, FoldedNodes)
         nodes.append(Node(node.id, x, y, card, weight, texts, thread, 0.6 + 3.0 * weight, folded))
     width = max((x + card.width for (x, _), card in zip(places, cards, strict=True)), default=0.0)
     height = max((y + card.height for (_, y), card in zip(places, cards, strict=True)), default=0.0)
     left_out = sum(node.count for node in drawn if isinstance(node, FoldedNodes))
     return TreeView(nodes, width + 2, height + 2, left_out)
-
-
-def _edge_path(points: Sequence[tuple[float, float]]) -> str:
-    """Return the SVG path of an edge: a straight line, then a cubic curve."""
-    start, turn, *curve = [f"{x:.1f},{y:.1f}" for x, y in points]
-    return f"M{start}L{turn}C{' '.join(curve)}"

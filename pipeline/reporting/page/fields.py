@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from markupsafe import Markup
 
-from collapsium.pipeline.analysis.effects import RunSource, effects_by_field, open_training
+from collapsium.pipeline.analysis.effects import RunSource, estimated, open_training
 from collapsium.pipeline.analysis.group_words import GroupWords, compared_groups, groups_of, words_by
 from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
 from collapsium.pipeline.analysis.regression import Effects
@@ -21,6 +21,7 @@ from collapsium.pipeline.formatting import percent, plain, shortened
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.reporting.options import FieldOptions
+from collapsium.pipeline.reporting.page.drawings import TopicChart
 from collapsium.pipeline.reporting.plots.effects import curves_of, most_changed, number_along, places_of, rows_of_terms
 from collapsium.pipeline.reporting.plots.time import labelled_periods
 from collapsium.pipeline.svg import BOTTOM, COLOURS, TOP, Chart, number_ticks, ticks
@@ -40,17 +41,6 @@ MAX_PERIODS = 3  # Names of periods below a chart
 
 
 @dataclass(frozen=True)
-class FieldChart:
-    """A chart of a topic or a term, with the classes and names of its lines."""
-
-    title: str
-    topic: int | None
-    svg: Markup
-    caption: str = ""
-    lines: list[tuple[str, str]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class PeriodWords:
     """The most probable words of a topic in each period."""
 
@@ -66,7 +56,7 @@ class FieldSection:
     anchor: str
     title: str
     text: str
-    charts: list[FieldChart]
+    charts: list[TopicChart]
     tables: list[PeriodWords] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -75,21 +65,31 @@ def field_sections(
     run: str | os.PathLike[str], fields: FieldOptions, effect: EffectOptions, source: SummarySource
 ) -> list[FieldSection]:
     """Return the sections that the options ask for."""
-    _check(fields, effect)
+    unused = next((name for name in sorted(effect.model_fields_set) if name != "cluster"), None)
+    if fields.effects is None and unused is not None:
+        raise OptionError("applies only to the section that `effects` adds", unused)
+    if fields.word_topics is not None and fields.words_by is None and fields.words_over is None:
+        raise OptionError("applies only to the sections that `words_by` and `words_over` add", "word_topics")
     if fields.effects is None and fields.words_by is None and fields.words_over is None:
         return []
     if fields.effects is not None:
         with _named_as("effects", "formula"):
             check_formula(fields.effects)
             require_formulaic()
-    chosen = _chosen_topics(run, fields.word_topics)
+    shares = {topic.id: topic.share for topic in topics(run, 1)}
+    for topic in fields.word_topics or ():
+        if topic not in shares:
+            raise OptionError(f"{topic}: there is no such topic", "word_topics")
+    chosen = list(dict.fromkeys(fields.word_topics or sorted(shares, key=lambda topic: -shares[topic])[:WORD_TOPICS]))
     _check_words(run, fields, chosen, effect.cluster, source)
     documents = sum(shard.documents for shard in Model(run).record.shards)
     sections = []
     if fields.effects is not None:
-        posterior = PosteriorOptions(posteriors="sampled" if documents <= SAMPLED else "fit", corpus=_path(source))
+        corpus = None if source.corpus is None else os.fspath(source.corpus)
+        posterior = PosteriorOptions(posteriors="sampled" if documents <= SAMPLED else "fit", corpus=corpus)
         with _named_as("effects", "formula"):
-            views = effects_by_field(run, fields.effects, effect, posterior, source.scheduling, source.progress)
+            scheduling, progress, by_field = source.scheduling, source.progress, not (effect.at or effect.contrast)
+            views = estimated(run, fields.effects, effect, posterior, scheduling, progress, by_field=by_field)
         sections.append(_effects_section(fields.effects, views, effect.level))
     reading = {"corpus": source.corpus, "progress": source.progress, **dict(source.scheduling)}
     with _named_as("word_topics", "topic", "topics"):
@@ -104,31 +104,13 @@ def field_sections(
     return sections
 
 
-def _check(fields: FieldOptions, effect: EffectOptions) -> None:
-    """Refuse options of sections that are not asked for."""
-    unused = next((name for name in sorted(effect.model_fields_set) if name != "cluster"), None)
-    if fields.effects is None and unused is not None:
-        raise OptionError("applies only to the section that `effects` adds", unused)
-    if fields.word_topics is not None and fields.words_by is None and fields.words_over is None:
-        raise OptionError("applies only to the sections that `words_by` and `words_over` add", "word_topics")
-
-
-def _chosen_topics(run: str | os.PathLike[str], named: Sequence[int] | None) -> list[int]:
-    """Return the topics whose words are compared: those that are named, or else the largest."""
-    shares = {topic.id: topic.share for topic in topics(run, 1)}
-    for topic in named or ():
-        if topic not in shares:
-            raise OptionError(f"{topic}: there is no such topic", "word_topics")
-    return list(dict.fromkeys(named or sorted(shares, key=lambda topic: -shares[topic])[:WORD_TOPICS]))
-
-
 def _check_words(
     run: str | os.PathLike[str], fields: FieldOptions, chosen: Sequence[int], cluster: str | None, source: SummarySource
 ) -> None:
     """Refuse groups, periods and clusters that do not exist before the first section is computed."""
     if fields.words_by is None and fields.words_over is None:
         return
-    model, corpus = open_training(run, _path(source))
+    model, corpus = open_training(run, source.corpus)
     documents = RunSource(model.folder.address, corpus.references, np.array(chosen))
     with closing(open_executor(**dict(source.scheduling))) as executor:
         if fields.words_by is not None:
@@ -140,10 +122,6 @@ def _check_words(
         if fields.words_over is not None:
             with _named_as("word_topics", "topics"), _named_as("words_over", "period"):
                 followed_periods(documents, executor, fields.words_over, len(model.vocabulary.words))
-
-
-def _path(source: SummarySource) -> str | None:
-    return None if source.corpus is None else os.fspath(source.corpus)
 
 
 @contextmanager
@@ -162,7 +140,7 @@ def _named_as(option: str, *parameters: str) -> Iterator[None]:
 
 def _effects_section(formula: str, views: Sequence[Effects], level: float) -> FieldSection:
     """Return forests of differences and coefficients, and curves of predictions."""
-    charts: list[FieldChart] = []
+    charts: list[TopicChart] = []
     for view in views:
         along = number_along(view)
         charts += _forests(view) if along is None else _curves(view, along)
@@ -183,7 +161,7 @@ def _scale(effects: Effects) -> float:
     return 1.0 if effects.link == "logit" and effects.kind != "prediction" else 100.0
 
 
-def _forests(effects: Effects) -> list[FieldChart]:
+def _forests(effects: Effects) -> list[TopicChart]:
     """Return a forest for each term."""
     rows = rows_of_terms(effects, MAX_CHARTS)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -198,7 +176,7 @@ def _forests(effects: Effects) -> list[FieldChart]:
             for column in shown
         ]
         title = plain(effects.terms[row])
-        charts.append(FieldChart(title, None, _forest(title, names, values), caption))
+        charts.append(TopicChart(title, None, _forest(title, names, values), caption))
     return charts
 
 
@@ -217,7 +195,7 @@ def _forest(title: str, names: Sequence[str], rows: Sequence[tuple[float, ...]])
     return chart.drawn(f"{title}: {len(rows)} intervals", number_ticks(ticks(low, high)), labels, grid=False)
 
 
-def _curves(effects: Effects, along: str) -> list[FieldChart]:
+def _curves(effects: Effects, along: str) -> list[TopicChart]:
     """Return the curves of the topics that change most: a line with a band for each value of the other fields."""
     curves = list(curves_of(effects, along).items())
     lines = [(f"f{number % COLOURS}", plain(name)) for number, (name, _) in enumerate(curves) if name]
@@ -241,7 +219,7 @@ def _curves(effects: Effects, along: str) -> list[FieldChart]:
         drawn = chart.drawn(f"{title} along {along}", marks, number_ticks(ticks(*chart.y)))
         unit = "percent" if _scale(effects) == 100.0 else "log odds"
         below = ", ".join(filter(None, [f"{unit} along {plain(along)}", caption]))
-        charts.append(FieldChart(title, int(effects.topics[column]), drawn, below, lines))
+        charts.append(TopicChart(title, int(effects.topics[column]), drawn, below, lines))
     return charts
 
 
@@ -269,7 +247,7 @@ def _groups_section(compared: Sequence[GroupWords]) -> FieldSection:
             title = shortened(f"{words.topic} {words.name}", TITLE_LETTERS)
             drawn = _forest(f"{title}, {group}", [str(row["word"]) for row in chosen], ends)
             documents = f", {words.documents[group]:,} documents" if group in words.documents else ""
-            charts.append(FieldChart(title, words.topic, drawn, f"{plain(group)}{documents}"))
+            charts.append(TopicChart(title, words.topic, drawn, f"{plain(group)}{documents}"))
     first = compared[0]
     left = len(first.groups) - MAX_GROUPS
     text = (
@@ -306,7 +284,7 @@ def _periods_section(words: WordsOver) -> FieldSection:
                 chart.line(list(zip(at.tolist(), share, strict=True)), f"c{number}", words.words[word])
                 lines.append((f"f{number}", plain(words.words[word])))
             drawn = chart.drawn(f"{title}, {direction}", dates, number_ticks(ticks(*chart.y)))
-            charts.append(FieldChart(title, topic, drawn, f"{direction}: percent of the topic's tokens", lines))
+            charts.append(TopicChart(title, topic, drawn, f"{direction}: percent of the topic's tokens", lines))
         texts = [
             " ".join(
                 plain(str(entry["word"])) for entry in rows if (entry["topic"], entry["period"]) == (topic, period)

@@ -6,49 +6,74 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from html import escape
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from collapsium.pipeline.analysis.labels.lift import Lifted, by_lift
+from collapsium.pipeline.analysis.group_words import MAX_GROUPS
+from collapsium.pipeline.analysis.labels.candidates import table_of
+from collapsium.pipeline.analysis.labels.expected_topics import label_topics
+from collapsium.pipeline.analysis.labels.lift import by_lift
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS, Needs
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
 from collapsium.pipeline.analysis.options import EffectOptions
+from collapsium.pipeline.analysis.regression import Effects
 from collapsium.pipeline.analysis.scoring import HELDOUT
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
-from collapsium.pipeline.analysis.topic_shares import SummarySource
+from collapsium.pipeline.analysis.topic_shares import (
+    SummarySource,
+    TimeShares,
+    by_period,
+    documents_summary,
+    with_errors,
+)
+from collapsium.pipeline.corpora.new_texts import MAX_SHARE
 from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.formatting import duration, number, percent, plain, shown_options, times
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.models.topics import Topic, topics
+from collapsium.pipeline.models.topics import Topic, held_by_few, topics
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites
-from collapsium.pipeline.reporting.charts import charts_of
+from collapsium.pipeline.reporting.charts import Events, charts_of, events_of
 from collapsium.pipeline.reporting.embedding import MapQuality
+from collapsium.pipeline.reporting.label_map import LabelMap, label_map, shares_of_labels, unclear_labels
 from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions, nouns_of
-from collapsium.pipeline.reporting.page.context import Material, facts_of, gather
-from collapsium.pipeline.reporting.page.drawings import TimeView, branches, segment_views, time_view, tree_view
-from collapsium.pipeline.reporting.page.fields import field_sections
-from collapsium.pipeline.reporting.topic_map import WEIGHTS, CircleText, TopicMap, circle_texts, map_names
+from collapsium.pipeline.reporting.page.drawings import branches, segment_view, time_view, tree_view
+from collapsium.pipeline.reporting.page.fields import FieldSection, field_sections
+from collapsium.pipeline.reporting.topic_map import (
+    WEIGHTS,
+    WORDS,
+    Pool,
+    TopicMap,
+    circle_texts,
+    map_names,
+    relevant,
+    topic_map,
+)
 from collapsium.pipeline.reporting.trees import check_folding
 from collapsium.pipeline.svg import STYLE, Chart, security_policy
 from collapsium.storage import html
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.file import File, require_free
+from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.texts.blocks import find_files
-from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, LabelSummary
+from collapsium.storage.runs.members import has_consensus, members_of, reference_of, samples_of
+from collapsium.storage.runs.published import RECORD, VersionRecord, read_version
+from collapsium.storage.runs.run import RECORD as RUN_RECORD
+from collapsium.storage.runs.run import Run
+from collapsium.storage.runs.summary import ExampleDocument, FieldSummary, SummaryRecord
 from collapsium.storage.units import Counting, silent
 
 # The map's width, about a pixel a unit on a wide screen, and its font sizes; a narrow screen shows it half as large.
@@ -59,31 +84,164 @@ TABLE_WORDS = 8
 LABEL_TOPICS = 4
 
 
-class TopicRow(TypedDict):
-    """A row of the table of topics."""
+def facts_of(version: VersionRecord | None) -> list[tuple[str, str]]:
+    """Return names and values of a version's publication; an empty list without a version."""
+    if version is None:
+        return []
+    rows = [("job", version.job), ("version", str(version.number)), ("published", version.created)]
+    if version.score is not None:
+        rows.append(("held-out score", version.score_text))
+        rows.append(("definition of the score", version.definition))
+    if version.previous is not None:
+        rows.append((f"score of version {version.previous['version']}", f"{version.previous['score']:.5g}"))
+    if version.members:
+        rows.append(("members", f"{len(version.members)}; scored by their mean prediction"))
+    for name, ids in (("new topics", version.born), ("topics that are gone", version.gone)):
+        if ids:
+            rows.append((name, ", ".join(map(str, ids))))
+    if version.unknown_share is not None:
+        share = f"{version.unknown_share:.1%} ({version.unknown_tokens:,}) of the tokens of appended documents"
+        rows.append(("words not in the vocabulary", share))
+    return rows
 
-    id: int
-    share: float
-    bar: float
-    below: float | None
-    level: int
-    most: int | None
-    stability: float | None
-    support: int | None
-    title: str | None
-    words: list[str]
+
+def notes_of(version: VersionRecord | None) -> list[str]:
+    """Return a warning if many tokens of the appended documents were dropped as unknown words."""
+    if version is None or version.unknown_share is None or version.unknown_share <= MAX_SHARE:
+        return []
+    note = (
+        f"{version.unknown_share:.1%} of the tokens of the appended documents are words outside the vocabulary and "
+        "were dropped, so the topics do not show what is new in them. With `grow = true` in [ingest] the vocabulary "
+        "takes in new words that pass its pruning rules."
+    )
+    return [note]
 
 
-class Circle(TypedDict):
-    """A circle of the topic map, with its texts for wide and narrow screens."""
+@dataclass(frozen=True)
+class Material:
+    """The content of a report."""
 
-    id: int
-    x: float
-    y: float
-    r: float
-    share: float
-    words: str
-    texts: dict[str, CircleText]
+    name: str  # Name of the run's folder; for a published version its job, number and date
+    record: JsonObject  # The content of `run.json`; empty for a model without its run
+    # Name and events of each restart of an ensemble, and of its consensus; for a single fit one entry with an empty
+    # name
+    members: list[tuple[str, Events]]
+    # The model; of restarts and samples, their consensus or mean, or the first of those that are not matched
+    model: Model
+    member: str  # Name of that member; empty for all other models
+    topics: list[Topic]  # The result of `collapsium.pipeline.topics`
+    pools: list[Pool]  # The most relevant words of each topic; empty for components of vectors
+    map: TopicMap | None  # Positions of the topics; None for components of vectors
+    figures: dict[str, float]  # The model's hyperparameters
+    summary: SummaryRecord | None  # Summary of the documents; None if it can neither be read nor made
+    shares: TimeShares | None = None  # Shares of the topics by period; None without dates
+    # Half-widths of the 95% intervals of the topics' shares, by field and value
+    groups: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
+    nouns: dict[str, str] = field(default_factory=dict)  # Names of documents, words and so on in this corpus
+    labels: LabelMap | None = None  # Positions of labels and topics; None without labels
+    samples: int = 0  # Number of saved samples, with which the topics are compared
+    joined: int = 0  # Number of models that a consensus or mean combines; 0 for other models
+    notes: list[str] = field(default_factory=list)  # Sentences on missing parts of the report, with reasons
+    # Passages of example documents, by topic and index of the example; see `collapsium.pipeline.analysis.snippets`
+    snippets: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    # Arguments of `collapsium.pipeline.reporting.trees.fold`
+    folding: dict[str, Any] = field(default_factory=dict)
+    version: VersionRecord | None = None  # The record of a published version
+    ranked_by: str = "probability"  # Measure that orders the topics' words
+    metrics: list[Measurement] = field(default_factory=list)  # Metrics of the topics
+    sections: list[FieldSection] = field(default_factory=list)  # Effects, and words by group and over time
+
+    @property
+    def signed(self) -> bool:
+        """True if topics are components of vectors, whose loadings have signs."""
+        return any(topic.signed for topic in self.topics)
+
+    @property
+    def tree(self) -> bool:
+        """True if topics are nodes of a tree."""
+        return any(topic.level is not None for topic in self.topics)
+
+
+def gather(
+    run: str | os.PathLike[str],
+    source: SummarySource,
+    ranking: RankOptions,
+    cluster: str | None = None,
+    *,
+    required: bool = True,
+) -> Material:
+    """Collect the content of a report; without dates, clusters are refused if they are `required` for bands."""
+    run_topics = topics(run, WORDS, **dict(ranking))
+    model = Model(run)
+    ids = np.array([topic.id for topic in run_topics], dtype=np.int64)
+    signed = any(topic.signed for topic in run_topics)
+    share = np.array([topic.share for topic in run_topics])
+    record, members, notes = _record_and_events(run)
+    remark = model.remark()
+    if remark is not None:
+        notes.append(f"{remark[0].upper()}{remark[1:]}.")
+    summary = documents_summary(model, (record.get("corpus") or {}).get("url"), source, notes)
+    first, version = reference_of(run), read_version(Folder(run)) if Folder(run).exists(RECORD) else None
+    pools = [] if signed else relevant(model, ids, share)
+    fields = [
+        labels.field
+        for labels in (() if summary is None else summary.fields)
+        if 1 < len(labels.values) + (labels.left_out or 0) <= MAX_GROUPS and labels.field != cluster
+    ]
+    shares, labels = shares_of_labels(run, fields, source, cluster), None
+    if known := table_of(model):
+        unclear = unclear_labels(known, shares, run_topics)
+        labels = label_map(label_topics(run, WORDS), map_names(model, run_topics, pools), unclear=unclear)
+    time_shares = None
+    if summary is not None and summary.dates is not None and sum(summary.dates.documents) > 0:
+        time_shares = with_errors(by_period(summary.dates), run, summary, cluster, source)
+    elif cluster is not None and required:
+        raise OptionError("the documents have no dates, so that the report has no bands over time", "cluster")
+    return Material(
+        name=Folder(run).address.rpartition("/")[2] if version is None else version.title,
+        record=record,
+        members=members,
+        model=model,
+        member="" if first is None or model.members else first.rstrip("/").rpartition("/")[2],
+        topics=run_topics,
+        pools=pools,
+        map=None if signed else topic_map(model, ids, share),
+        figures=model.figures(),
+        summary=summary,
+        shares=time_shares,
+        groups=_half_widths(shares),
+        labels=labels,
+        samples=len(samples_of(run)),
+        joined=len(members_of(run)) if has_consensus(run) else len(model.members),
+        notes=notes + held_by_few(run_topics, summary) + notes_of(version),
+        version=version,
+        ranked_by=ranking.rank_by,
+    )
+
+
+def _half_widths(shares_by_field: Mapping[str, Effects]) -> dict[tuple[str, str], dict[int, float]]:
+    """Return half-widths of intervals by field and label, and by topic."""
+    halves: dict[tuple[str, str], dict[int, float]] = {}
+    for field_name, shares in shares_by_field.items():
+        for row, values in enumerate(shares.values):
+            half = ((shares.high - shares.low)[row] / 2).tolist()
+            halves[field_name, str(values[field_name])] = dict(zip(shares.topics.tolist(), half, strict=True))
+    return halves
+
+
+def _record_and_events(run: str | os.PathLike[str]) -> tuple[JsonObject, list[tuple[str, Events]], list[str]]:
+    if not Folder(run).exists(RUN_RECORD):
+        return {}, [], ["This is a model without its run, so its convergence is not shown."]
+    notes: list[str] = []
+    try:
+        members = events_of(run)
+    except CollapsiumError as error:
+        members, notes = [], [f"The run's events cannot be read: {error}."]
+    kinds, stopped = ("end", "iteration"), ("interrupt", "error")
+    ends = [next((event for event in reversed(events) if event["event"] in kinds), {}) for _, events in members]
+    if not notes and not any(end.get("event") == "end" and end.get("reason") not in stopped for end in ends):
+        notes.append("The run has not ended; this page shows its latest checkpoint.")
+    return Run(run).record(), members, notes
 
 
 def unit_names(material: Material) -> dict[str, str]:
@@ -109,12 +267,6 @@ WORDS_BY = {
     "lift": "Words of the largest lift",
     "relevance": "Most relevant words",
 }
-
-
-def _titled(topic: Topic) -> str:
-    """Return a topic's title, if it has one, and its first words."""
-    words = " ".join(_names(topic, NAME_WORDS))
-    return words if topic.title is None else f"{plain(topic.title)}: {words}"
 
 
 def _rounded(value: float, digits: int = 4) -> float:
@@ -213,7 +365,8 @@ def _field(field: FieldSummary) -> dict[str, object]:
 
 def cards(material: Material) -> list[tuple[str, str, str]]:
     """Return the figures at the top of the page: name, value, and a note on the value."""
-    units, events = unit_names(material), _last_iterations(material)
+    units = unit_names(material)
+    ends = [_last_iteration(events) for _, events in material.members]
     shards = material.model.record.shards
     documents = sum(shard.documents for shard in shards)
     tokens = int(material.model.vocabulary.tokens.sum())
@@ -224,24 +377,23 @@ def cards(material: Material) -> list[tuple[str, str, str]]:
         rows.append(("Tokens", f"{tokens:,}", ""))
     rows.append((units["words"].capitalize(), f"{material.model.record.vocabulary.words:,}", "in the vocabulary"))
     rows.append(("Iterations", f"{material.model.record.iterations:,}", ""))
-    scores = [float(event["score"]) for event in events if "score" in event]
+    scores = [float(event["score"]) for event in ends if "score" in event]
     if scores:
         text = number(scores[0]) if len(scores) == 1 else number(float(np.mean(scores)))
         note = "" if len(scores) == 1 else ", mean of the members"
         rows.append(("Held-out score", text, f"nats per token{note}"))
-    times = [float(event["elapsed"]) for event in events if "elapsed" in event]
+    times = [float(event["elapsed"]) for event in ends if "elapsed" in event]
     if times:
         rows.append(("Fitting time", duration(max(times)), "without set-up"))
     return rows
 
 
-def _last_iterations(material: Material) -> list[Mapping[str, Any]]:
-    """Return the last iteration's event of each fit."""
-    last = [next((e for e in reversed(events) if e["event"] == "iteration"), None) for _, events in material.members]
-    return [event for event in last if event is not None]
+def _last_iteration(events: Events) -> Mapping[str, Any]:
+    """Return the event of the last iteration of a fit; empty if there is none."""
+    return next((event for event in reversed(events) if event["event"] == "iteration"), {})
 
 
-def topic_rows(material: Material) -> list[TopicRow]:
+def topic_rows(material: Material) -> list[JsonObject]:
     """Return the rows of the table of topics."""
     max_share = max((topic.share for topic in material.topics), default=0.0) or 1.0
     documents = {} if material.summary is None else {topic.id: topic.documents for topic in material.summary.topics}
@@ -262,9 +414,10 @@ def topic_rows(material: Material) -> list[TopicRow]:
     ]
 
 
-def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
+def circles(material: Material, topics_map: TopicMap) -> list[JsonObject]:
     """Return the map's circles, the largest first, with their texts on wide and narrow screens."""
     topics, names = material.topics, map_names(material.model, material.topics, material.pools)
+    title_before = ["" if topic.title is None else f"{plain(topic.title)}: " for topic in topics]
     texts = {kind: circle_texts(topics_map, topics, names, MAP_WIDTH, size) for kind, size in MAP_FONTS.items()}
     return [
         {
@@ -273,20 +426,11 @@ def circles(material: Material, topics_map: TopicMap) -> list[Circle]:
             "y": round(MAP_WIDTH * float(topics_map.y[number]), 1),
             "r": round(MAP_WIDTH * float(topics_map.radius[number]), 2),
             "share": topics[number].share,
-            "words": _titled(topics[number]),
+            "words": title_before[number] + " ".join(_names(topics[number], NAME_WORDS)),
             "texts": {kind: topic_texts[number] for kind, topic_texts in texts.items()},
         }
         for number in sorted(range(len(topics)), key=lambda number: -topics[number].share)
     ]
-
-
-def time_section(material: Material) -> TimeView | None:
-    """Return the charts of topic shares by period; None if no document has a readable date."""
-    return (
-        None
-        if material.shares is None
-        else time_view(material.shares, material.topics, unit_names(material)["documents"])
-    )
 
 
 def label_lifts(material: Material) -> JsonObject:
@@ -297,9 +441,7 @@ def label_lifts(material: Material) -> JsonObject:
     known = {topic: mean for topic, mean in means.items() if mean is not None}
     overall |= known
 
-    def lifted(value: LabelSummary) -> list[Lifted]:
-        return by_lift(value.proportions, overall, LABEL_TOPICS)
-
+    lifted = partial(by_lift, overall=overall, count=LABEL_TOPICS)
     return {"lifted": lifted, "lifts_of_documents": bool(known)}
 
 
@@ -343,7 +485,7 @@ def member_rows(material: Material) -> list[JsonObject]:
         return []
     rows = []
     for name, events in material.members:
-        last: Mapping[str, Any] = next((event for event in reversed(events) if event["event"] == "iteration"), {})
+        last = _last_iteration(events)
         first: Mapping[str, Any] = next((event for event in events if "seed" in event), {})
         shown = {key: last.get(key) for key in ("iteration", "score", "objective", "elapsed")}
         rows.append({"name": name, "seed": first.get("seed"), **shown})
@@ -528,8 +670,11 @@ def report(
             find_files(sources, None, kind_of_name)  # refuses missing files before anything is computed
         sections = field_sections(run, fields, effect, source)  # first, as their errors need not wait for the rest
         material = gather(run, source, ranking, effect.cluster, required=fields.effects is None)
-        if sources is not None:
-            material = _with_snippets(run, material, sources, progress)
+        if sources and material.summary is not None:
+            words = {topic.id: [word for word, _ in topic.words] for topic in material.topics}
+            names = material.model.vocabulary.words
+            snippets, notes = example_snippets(run, material.summary, words, names, sources, progress)
+            material = replace(material, snippets=snippets, notes=[*material.notes, *notes])
         if not material.signed:
             measured, notes = topic_metrics(material.model, sources, scheduling, progress)
             material = replace(material, metrics=measured, notes=[*material.notes, *notes])
@@ -544,18 +689,6 @@ def report(
     return Report(len(material.topics), examples, material.notes, quality, page if out is None else None)
 
 
-def _with_snippets(
-    run: str | os.PathLike[str], material: Material, sources: Sequence[str], progress: Counting
-) -> Material:
-    """Return the material with passages of the example documents."""
-    if material.summary is None or not sources:
-        return material
-    words = {topic.id: [word for word, _ in topic.words] for topic in material.topics}
-    names = material.model.vocabulary.words
-    snippets, notes = example_snippets(run, material.summary, words, names, sources, progress)
-    return replace(material, snippets=snippets, notes=[*material.notes, *notes])
-
-
 def rendered(material: Material, title: str | None = None) -> str:
     """Return the page's HTML, with all text from the corpus escaped; by default its title is the name of the run."""
     charts, constant = charts_of(material.members, material.figures)
@@ -567,6 +700,7 @@ def rendered(material: Material, title: str | None = None) -> str:
     text = json.dumps(script_data(material), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
+    known = {topic.id: topic for topic in material.topics}
     context = {
         "material": material,
         "title": plain(title or material.name),
@@ -584,8 +718,10 @@ def rendered(material: Material, title: str | None = None) -> str:
         "charts": charts,
         "segmented": []
         if material.summary is None
-        else segment_views(material.summary.segmented, material.topics, unit_names(material)["topic"]),
-        "time": time_section(material),
+        else [segment_view(document, known, unit_names(material)["topic"]) for document in material.summary.segmented],
+        "time": None
+        if material.shares is None
+        else time_view(material.shares, material.topics, unit_names(material)["documents"]),
         "tree": tree_view(material.topics, **material.folding) if material.tree else None,
         "branches": branches(material.topics, **material.folding) if material.tree else [],
         "stable": stability(material),

@@ -15,7 +15,6 @@ from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, draw
 from collapsium.storage.runs.comparison import RANDOM
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -48,43 +47,41 @@ def comparison_figure(rows: Sequence[Row], choice: int | None) -> Figure:
 
     with rc_context({**SALT, "font.size": 10, "axes.grid": True, "grid.alpha": 0.3}):
         figure, (axes,) = new_panels(1, "Held-out score by number of topics")
-        _draw_scores(axes, rows)
+        # A line for each family and start: its colour is the family's, its style the start's.
+        cells: dict[str, list[Row]] = {}
+        for row in rows:
+            cells.setdefault(label_of(row, topics=False), []).append(row)
+        families = list(dict.fromkeys(row["family"] for row in rows))
+        for number, (label, points) in enumerate(cells.items()):
+            family = points[0]["family"]
+            starts = [start for start, cell_rows in cells.items() if cell_rows[0]["family"] == family]
+            style: dict[str, Any] = {
+                "color": COLOURS[families.index(family) % len(COLOURS)],
+                "linestyle": LINES[starts.index(label) % len(LINES)],
+                "linewidth": 1.6,
+            }
+            points.sort(key=lambda row: int(row["topics"] or 0))
+            scores, errors = [row["score"] for row in points], [row["score_error"] or 0.0 for row in points]
+            if points[0]["topics"] is None:
+                axes.axhline(scores[0], label=f"{plain(label)} (own K)", **style)
+                axes.axhspan(
+                    scores[0] - errors[0], scores[0] + errors[0], color=style["color"], alpha=0.12, linewidth=0
+                )
+            else:
+                style |= {"marker": MARKS[number % len(MARKS)], "markersize": 5, "capsize": 3}
+                axes.errorbar([row["topics"] for row in points], scores, errors, label=plain(label), **style)
+        counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
+        if counts:
+            room = max((counts[-1] - counts[0]) * 0.08, 1.0)
+            axes.set_xlim(counts[0] - room, counts[-1] + room)
+        axes.set_xlabel("number of topics K")
+        axes.ticklabel_format(axis="y", useOffset=False, style="plain")
         axes.set_ylabel("held-out score (nats per token)")
         handles, labels = axes.get_legend_handles_labels()
         # Outside the panel, the legend covers no line.
         figure.legend(handles, labels, loc="outside right center", frameon=False)
     return figure
-
-
-def _draw_scores(axes: Axes, rows: Sequence[Row]) -> None:
-    """Draw a line for each family and start: its colour is the family's, its style the start's."""
-    cells: dict[str, list[Row]] = {}
-    for row in rows:
-        cells.setdefault(label_of(row, topics=False), []).append(row)
-    families = list(dict.fromkeys(row["family"] for row in rows))
-    for number, (label, points) in enumerate(cells.items()):
-        family = points[0]["family"]
-        starts = [start for start, cell_rows in cells.items() if cell_rows[0]["family"] == family]
-        style: dict[str, Any] = {
-            "color": COLOURS[families.index(family) % len(COLOURS)],
-            "linestyle": LINES[starts.index(label) % len(LINES)],
-            "linewidth": 1.6,
-        }
-        points.sort(key=lambda row: int(row["topics"] or 0))
-        scores, errors = [row["score"] for row in points], [row["score_error"] or 0.0 for row in points]
-        if points[0]["topics"] is None:
-            axes.axhline(scores[0], label=f"{plain(label)} (own K)", **style)
-            axes.axhspan(scores[0] - errors[0], scores[0] + errors[0], color=style["color"], alpha=0.12, linewidth=0)
-        else:
-            style |= {"marker": MARKS[number % len(MARKS)], "markersize": 5, "capsize": 3}
-            axes.errorbar([row["topics"] for row in points], scores, errors, label=plain(label), **style)
-    counts = sorted({row["topics"] for row in rows if row["topics"] is not None})
-    axes.set_xticks(counts, [f"{count:,}" for count in counts])
-    if counts:
-        room = max((counts[-1] - counts[0]) * 0.08, 1.0)
-        axes.set_xlim(counts[0] - room, counts[-1] + room)
-    axes.set_xlabel("number of topics K")
-    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
 
 
 def label_of(row: Row, *, topics: bool = True) -> str:
@@ -104,7 +101,20 @@ def _topics_figure(rows: Sequence[Row], choice: int) -> Figure:
     figure.suptitle(f"How many topics? Recommended: {choice}", x=0.01, ha="left")
     upper, lower = figure.subfigures(2, 1, height_ratios=(3, 2.4))
     for axes, (field, label, error) in zip(upper.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_panel(axes, shown, field, error, choice)
+        counts = [row["topics"] for row in shown if row.get(field) is not None]
+        values = [row[field] for row in shown if row.get(field) is not None]
+        errors = None if error is None else [row[error] for row in shown if row.get(field) is not None]
+        axes.axvline(choice, color=COLOURS[1], linewidth=1, alpha=0.7)
+        axes.errorbar(counts, values, errors, color=COLOURS[0], marker="o", markersize=4, capsize=3, linewidth=1.4)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
+        axes.minorticks_off()
+        if field == "found_again":
+            axes.set_ylim(0.0, 1.05)
+        axes.set_xlabel("topics")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.3)
+        axes.ticklabel_format(axis="y", useOffset=False, style="plain")
         axes.set_title(label, loc="left", fontsize=10)
     chosen_rows = (
         shown
@@ -122,24 +132,6 @@ def _topics_figure(rows: Sequence[Row], choice: int) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, rows: Sequence[Row], field: str, error: str | None, chosen: int) -> None:
-    """Draw a figure by the number of topics."""
-    counts = [row["topics"] for row in rows if row.get(field) is not None]
-    values = [row[field] for row in rows if row.get(field) is not None]
-    errors = None if error is None else [row[error] for row in rows if row.get(field) is not None]
-    axes.axvline(chosen, color=COLOURS[1], linewidth=1, alpha=0.7)
-    axes.errorbar(counts, values, errors, color=COLOURS[0], marker="o", markersize=4, capsize=3, linewidth=1.4)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(counts, [f"{count:,}" for count in counts])
-    axes.minorticks_off()
-    if field == "found_again":
-        axes.set_ylim(0.0, 1.05)
-    axes.set_xlabel("topics")
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.3)
-    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
-
-
 Matrix = npt.NDArray[np.int64]
 
 MAX_VALUES = 30  # Largest number of values that each have a row; all others share one row
@@ -152,14 +144,9 @@ LETTERS = 24
 
 def draw_confusion(tally: Tally, title: str, kind: str) -> bytes:
     """Draw the documents with exactly one value by that value (rows) and the predicted value (columns)."""
-    names, matrix = _names_and_counts(tally)
-    return drawn(lambda: _figure(names, matrix, title), kind, {"font.size": 9})
-
-
-def _names_and_counts(tally: Tally) -> tuple[list[str], Matrix]:
-    """Return the rows' names and the matrix, with infrequent values merged."""
     classes = tally.classes()
     matrix = tally.matrix(classes)
+    # Infrequent values share a row.
     if len(classes) > MAX_VALUES:
         size: Counter[Value] = Counter(
             dict(zip(classes, (matrix.sum(axis=0) + matrix.sum(axis=1)).tolist(), strict=True))
@@ -170,7 +157,8 @@ def _names_and_counts(tally: Tally) -> tuple[list[str], Matrix]:
         merged = np.zeros((MAX_VALUES + 1, MAX_VALUES + 1), dtype=np.int64)
         np.add.at(merged, (row[:, np.newaxis], row[np.newaxis, :]), matrix)
         classes, matrix = [value for value in classes if value in large] + [REST], merged
-    return [shortened(value if isinstance(value, str) else f"{value:g}", LETTERS) for value in classes], matrix
+    names = [shortened(value if isinstance(value, str) else f"{value:g}", LETTERS) for value in classes]
+    return drawn(lambda: _figure(names, matrix, title), kind, {"font.size": 9})
 
 
 def _figure(names: list[str], matrix: Matrix, title: str) -> Figure:

@@ -73,7 +73,11 @@ def effects_figure(
     OptionError
         A topic does not exist, or there are axes for several panels.
     """
-    columns = _columns(effects, topics)
+    place = {topic: column for column, topic in enumerate(effects.topics.tolist())}
+    for topic in topics or ():
+        if topic not in place:
+            raise OptionError(f"`topics` {topic}: there is no such topic")
+    columns = [*place.values()] if topics is None else [place[topic] for topic in topics]
     if names is not None:
         known = zip(effects.topics.tolist(), effects.words, strict=True)
         effects = replace(effects, words=[names.get(topic, words) for topic, words in known])
@@ -190,7 +194,20 @@ def words_over_figure(
             (axes[2 * row + 1], "falling", words.falling(row, count)),
         ):
             panel.set_title(f"{topic}: {name}, {direction}", fontsize=10, parse_math=False)
-            _draw_words(panel, at, 100 * words.probability[row][:, chosen], [words.words[word] for word in chosen])
+            shares, terms = 100 * words.probability[row][:, chosen], [words.words[word] for word in chosen]
+            # Each word is named at the end of its line, where the names leave room for each other.
+            top = 1.05 * float(shares.max(initial=1e-9))
+            panel.set_ylim(0.0, top)
+            panel.grid(alpha=0.3)
+            for number, share in enumerate(shares.T):
+                panel.plot(at, share, "o-", color=COLOURS[number % len(COLOURS)], linewidth=1.4, markersize=2.5)
+            order = np.argsort(shares[-1], kind="stable")
+            heights = spread_evenly(shares[-1][order] / top, NAME_HEIGHT)
+            for height, number in zip(heights.tolist(), order.tolist(), strict=True):
+                text, colour = shortened(plain(terms[number]), WORD_LETTERS), COLOURS[number % len(COLOURS)]
+                style = {"color": colour, "fontsize": 8.5, "va": "center", "parse_math": False}
+                where = {"textcoords": "offset points", "annotation_clip": False}
+                panel.annotate(text, (at[-1], height * top), (6, 0), **where, **style)
             labelled = labelled_periods(((at - at[0]) / max(at[-1] - at[0], 1e-9)).tolist(), SHOWN_PERIODS)
             panel.set_xticks(at[labelled], [words.periods[place] for place in labelled])
     for panel in axes[::2]:
@@ -205,22 +222,6 @@ def places_of(periods: Sequence[str]) -> Floats:
     return np.arange(float(len(periods)))
 
 
-def _draw_words(panel: Axes, at: Floats, shares: Floats, names: Sequence[str]) -> None:
-    """Draw a line for each word, named at the line's end where the names leave room for each other."""
-    top = 1.05 * float(shares.max(initial=1e-9))
-    panel.set_ylim(0.0, top)
-    panel.grid(alpha=0.3)
-    for number, share in enumerate(shares.T):
-        panel.plot(at, share, "o-", color=COLOURS[number % len(COLOURS)], linewidth=1.4, markersize=2.5)
-    order = np.argsort(shares[-1], kind="stable")
-    heights = spread_evenly(shares[-1][order] / top, NAME_HEIGHT)
-    for height, number in zip(heights.tolist(), order.tolist(), strict=True):
-        panel.annotate(
-            shortened(plain(names[number]), WORD_LETTERS), (at[-1], height * top), (6, 0), textcoords="offset points",
-            color=COLOURS[number % len(COLOURS)], fontsize=8.5, va="center", annotation_clip=False, parse_math=False,
-        )  # fmt: skip
-
-
 def spread_evenly(heights: Floats, least: float) -> Floats:
     """Move ascending heights apart until neighbours differ by `least`, about their means."""
     blocks: list[list[float]] = []  # Sums of the wanted heights of the lowest member, and numbers of members
@@ -233,14 +234,6 @@ def spread_evenly(heights: Floats, least: float) -> Floats:
     return np.array([
         total / members + place * least for total, members in blocks for place in range(int(members))
     ])  # fmt: skip
-
-
-def _columns(effects: Effects, topics: Sequence[int] | None) -> list[int]:
-    place = {topic: column for column, topic in enumerate(effects.topics.tolist())}
-    for topic in topics or ():
-        if topic not in place:
-            raise OptionError(f"`topics` {topic}: there is no such topic")
-    return [*place.values()] if topics is None else [place[topic] for topic in topics]
 
 
 def number_along(effects: Effects) -> str | None:
@@ -312,7 +305,14 @@ def _curves(
     figure, axes = new_panels(len(columns), heading, legend=len(groups) > 1, across=across, size=size, ax=ax)
     for panel, column in zip(axes, columns, strict=False):
         for number, (name, rows) in enumerate(groups.items()):
-            _draw_curve(panel, effects, rows, column, along, COLOURS[number % len(COLOURS)], plain(name))
+            colour = COLOURS[number % len(COLOURS)]
+            at = [float(effects.values[row][along]) for row in rows]
+            factor = 1.0 if effects.link == "logit" and effects.kind != "prediction" else 100.0
+            estimate, low, high = (
+                factor * part[rows, column] for part in (effects.estimate, effects.low, effects.high)
+            )
+            panel.plot(at, estimate, color=colour, linewidth=1.4, label=plain(name))
+            panel.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
         if effects.kind != "prediction":
             panel.axhline(0.0, color="#000000", linewidth=0.8)
         words = shortened(plain(effects.words[column]), MAX_LETTERS)
@@ -324,13 +324,3 @@ def _curves(
     elif len(groups) > 1 and columns:
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     return figure
-
-
-def _draw_curve(
-    panel: Axes, effects: Effects, rows: Sequence[int], column: int, along: str, colour: str, name: str
-) -> None:
-    at = [float(effects.values[row][along]) for row in rows]
-    factor = 1.0 if effects.link == "logit" and effects.kind != "prediction" else 100.0
-    estimate, low, high = (factor * part[rows, column] for part in (effects.estimate, effects.low, effects.high))
-    panel.plot(at, estimate, color=colour, linewidth=1.4, label=name)
-    panel.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collapsium.pipeline.analysis.group_words import MAX_GROUPS
-from collapsium.pipeline.analysis.labels.conditional import require_table
+from collapsium.pipeline.analysis.labels.candidates import require_table
 from collapsium.pipeline.analysis.labels.expected_topics import label_topics
 from collapsium.pipeline.analysis.segments import (
     SegmentProportions,
@@ -145,7 +145,22 @@ def _segments_figure(
     figure = new_figure(*(style.size or size), plain(style.title or ""))
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, panel, palette, topics_by_id in zip(row, panels, palettes, known, strict=True):
-        _areas(axes, panel, palette, topics_by_id)
+        shares, number = means_over_runs(panel.proportions), len(panel.proportions)
+        edges = np.arange(len(shares) + 1) * number / len(shares) + 0.5
+        base = np.zeros(len(shares))
+        parts = [(shares[:, topic], colour, _named(topics_by_id[topic])) for topic, colour in palette.items()]
+        rest = np.setdiff1d(np.arange(shares.shape[1]), list(palette))
+        if shares[:, rest].sum() > 0.0:
+            parts.append((shares[:, rest].sum(axis=1), GREY, OTHERS))
+        outline = {"fill": True, "edgecolor": "white", "linewidth": 0.6 if number <= MAX_WIDE_OUTLINES else 0.2}
+        for values, colour, name in parts:
+            axes.stairs(base + values, edges, baseline=base, color=colour, label=name, **outline)
+            base = base + values
+        axes.set(xlim=(edges[0], edges[-1]), ylim=(0.0, 1.0))
+        axes.set_xlabel(f"{panel.unit}{steps_note(number, len(shares))}")
+        integer_ticks(axes.xaxis)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(f"{_title(panel)}\n{panel.distance_text}", loc="left", fontsize=10, parse_math=False)
         position: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.13)}
         if alone:
             position = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
@@ -155,26 +170,6 @@ def _segments_figure(
             text.set_parse_math(False)
     row[0].set_ylabel("topic proportions")
     return figure
-
-
-def _areas(axes: Axes, panel: SegmentProportions, palette: Mapping[int, str], known: Mapping[int, Topic]) -> None:
-    """Draw stacked areas with a step for each segment."""
-    shares, number = means_over_runs(panel.proportions), len(panel.proportions)
-    edges = np.arange(len(shares) + 1) * number / len(shares) + 0.5
-    base = np.zeros(len(shares))
-    parts = [(shares[:, topic], colour, _named(known[topic])) for topic, colour in palette.items()]
-    rest = np.setdiff1d(np.arange(shares.shape[1]), list(palette))
-    if shares[:, rest].sum() > 0.0:
-        parts.append((shares[:, rest].sum(axis=1), GREY, OTHERS))
-    style = {"fill": True, "edgecolor": "white", "linewidth": 0.6 if number <= MAX_WIDE_OUTLINES else 0.2}
-    for values, colour, name in parts:
-        axes.stairs(base + values, edges, baseline=base, color=colour, label=name, **style)
-        base = base + values
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0.0, 1.0))
-    axes.set_xlabel(f"{panel.unit}{steps_note(number, len(shares))}")
-    integer_ticks(axes.xaxis)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(f"{_title(panel)}\n{panel.distance_text}", loc="left", fontsize=10, parse_math=False)
 
 
 def steps_note(segments: int, steps: int) -> str:
@@ -213,10 +208,6 @@ class MapPanel:
         axes.spines[:].set_visible(False)
         text = self.map.quality.describe("nodes" if self.topics[0].level is not None else "topics")
         axes.set_xlabel(textwrap.fill(text, 130 if self.alone else 62), fontsize=9 if self.alone else 7, loc="left")
-
-    def size(self) -> tuple[float, float]:
-        """Return the width and height of a figure that shows only the map, in inches."""
-        return WIDTH / 72 + 0.3, WIDTH * self.map.height / 72 + 1.2
 
     def finish(self, axes: Axes) -> None:
         """Draw circles, ids and names to fill the axes, one unit of which is then a point."""
@@ -406,7 +397,29 @@ def _drawn_panels(
     run: str | os.PathLike[str], names: tuple[str, ...], required: Sequence[str], style: Style, ax: Axes | None
 ) -> tuple[Drawing, list[str]]:
     """Return the figure of the panels that the run has data for, and their names."""
-    panels = _panels(run, names, style)
+    members, model = events_of(run), Model(run)
+    values = model.figures()
+    figures = {
+        "score": ["score"],
+        "change": ["change"],
+        "objective": ["objective"],
+        "topics": list(NUMBERS),
+        "parameters": parameters_of(values),
+    }
+    panels: list[Panel] = []
+    for name in names:
+        for figure in figures.get(name, []):
+            series = series_of(members, figure)
+            if len({value for _, points in series for _, value in points}) > 1:
+                panel_title, unit = map(style.text, title_of(figure))
+                panels.append((name, panel_title, _curve(series, unit, counted=figure in COUNTS)))
+    run_topics = style.named(topics_of(run, 1)) if {"sizes", "map"} & set(names) else []
+    nodes = any(topic.level is not None for topic in run_topics)
+    if "sizes" in names and run_topics:
+        panel_title = style.text(f"Share of the tokens of each {'node' if nodes else 'topic'}")
+        panels.append(("sizes", panel_title, lambda axes: _sizes(axes, run_topics)))
+    if "map" in names and run_topics and not any(topic.signed for topic in run_topics):
+        panels.append(("map", f"Map of the {'nodes' if nodes else 'topics'}", MapPanel(model, run_topics)))
     shown = list(dict.fromkeys(name for name, _, _ in panels))
     missing = [name for name in required if name not in shown]
     if missing:
@@ -468,36 +481,6 @@ def _tree(run: str | os.PathLike[str], style: Style, min_share: float | None, le
 Panel = tuple[str, str, "Callable[[Axes], None]"]  # Name, title and drawing function of a panel
 
 
-def _panels(run: str | os.PathLike[str], names: Sequence[str], style: Style) -> list[Panel]:
-    """Return the named panels that the run has data for."""
-    members, model = events_of(run), Model(run)
-    values = model.figures()
-    figures = {
-        "score": ["score"],
-        "change": ["change"],
-        "objective": ["objective"],
-        "topics": list(NUMBERS),
-        "parameters": parameters_of(values),
-    }
-    panels: list[Panel] = []
-    for name in names:
-        for figure in figures.get(name, []):
-            series = series_of(members, figure)
-            if len({value for _, points in series for _, value in points}) > 1:
-                title, unit = map(style.text, title_of(figure))
-                panels.append((name, title, _curve(series, unit, counted=figure in COUNTS)))
-    if not {"sizes", "map"} & set(names):
-        return panels
-    topics = style.named(topics_of(run, 1))
-    nodes = any(topic.level is not None for topic in topics)
-    if "sizes" in names and topics:
-        title = style.text(f"Share of the tokens of each {'node' if nodes else 'topic'}")
-        panels.append(("sizes", title, lambda axes: _sizes(axes, topics)))
-    if "map" in names and topics and not any(topic.signed for topic in topics):
-        panels.append(("map", f"Map of the {'nodes' if nodes else 'topics'}", MapPanel(model, topics)))
-    return panels
-
-
 def _panels_figure(panels: Sequence[Panel], title: str, size: Size | None, ax: Axes | None) -> Figure:
     """Draw panels; a map is drawn last, when the layout has fixed its size."""
     figure, all_axes = new_panels(len(panels), "", legend=False, size=size, ax=ax)
@@ -507,7 +490,8 @@ def _panels_figure(panels: Sequence[Panel], title: str, size: Size | None, ax: A
     if len(panels) == len(maps):
         maps[0][0].alone = True
         if ax is None:
-            figure.set_size_inches(size or maps[0][0].size())
+            # Width and height of a figure that shows only the map
+            figure.set_size_inches(size or (WIDTH / 72 + 0.3, WIDTH * maps[0][0].map.height / 72 + 1.2))
     for axes, (_, name, draw) in zip(all_axes, panels, strict=True):
         axes.set_title(plain(name), parse_math=False)
         draw(axes)

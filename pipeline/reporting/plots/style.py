@@ -194,13 +194,3 @@ def integer_ticks(axis: Axis) -> None:
     # The locator marks fractions where fewer than `min_n_ticks` ticks are integers.
     axis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1, steps=(1, 2, 5, 10)))
     thousands(axis)
-
-
-def integer_log_ticks(axes: Axes) -> None:
-    """Put ticks on integers only, for a logarithmic horizontal axis of counts."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
-    low, high = axes.get_xlim()
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high >= 100 * low else (1.0, 2.0, 5.0)))
-    axes.xaxis.set_minor_locator(NullLocator())
-    thousands(axes.xaxis)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 import itertools
 import os
@@ -10,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from collapsium.pipeline.analysis.topic_shares import TimeShares
 from collapsium.pipeline.formatting import plain, shortened
@@ -65,35 +65,28 @@ def _figure(
     figure, axes = new_panels(panels, "", legend=False, size=style.size, across=across, ax=ax)
     if ax is None:
         figure.suptitle(heading, x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
-        _draw_documents(axes[-1], shares, style.text("Number of documents"))
+        widths = [end - start for start, end in zip(shares.starts, shares.ends, strict=True)]
+        axes[-1].bar(shares.starts, shares.documents, width=widths, align="edge", color="#9AA3AA")
+        axes[-1].set_title(style.text("Number of documents"), fontsize=10, parse_math=False)
+        integer_ticks(axes[-1].yaxis)
+    middles = [start + (end - start) / 2 for start, end in zip(shares.starts, shares.ends, strict=True)]
     for panel, column in zip(axes, columns, strict=False):
         topic = int(shares.topics[column])
-        _draw_topic(panel, shares, column)
+        _draw_topic(panel, shares, column, np.array(middles))
         if same_scale:
             panel.set_ylim(0.0, 100 * max(top_of_scale(shares, shown) for shown in columns))
         panel.set_title(_named(topic, known.get(topic)), fontsize=10, parse_math=False)
+    first, last = shares.starts[0], shares.ends[-1]
+    # Widths of a panel, one of several or given axes, and of the longest name, in characters of its labels
+    across_panel = 1.0 / min(panels, across) if ax is None else float(ax.get_position().width)
+    width = float(figure.get_size_inches()[0]) * across_panel / CHARACTER
+    longest = max(len(label_of(shares, row)) for row in range(len(shares.names)))
+    limit = max(1, min(MOST_NAMES, int(width / (longest + NAME_GAP))))
+    rows = labelled_periods([(middle - first) / (last - first) for middle in middles], limit)
     for panel in axes:
-        first, last = shares.starts[0], shares.ends[-1]
         panel.set_xlim(first, last)
-        middles = _middles(shares)
-        rows = labelled_periods(
-            [(middle - first) / (last - first) for middle in middles],
-            names_across(shares, panel_width(figure, min(panels, across), ax)),
-        )
         panel.set_xticks([middles[row] for row in rows], [label_of(shares, row) for row in rows])
     return figure
-
-
-def panel_width(figure: Figure, across: int, ax: Axes | None = None) -> float:
-    """Return the width of a panel, one of several or given axes, in characters of its labels."""
-    share = 1.0 / across if ax is None else float(ax.get_position().width)
-    return float(figure.get_size_inches()[0]) * share / CHARACTER
-
-
-def names_across(shares: TimeShares, width: float) -> int:
-    """Return how many names of periods fit below a panel."""
-    longest = max(len(label_of(shares, row)) for row in range(len(shares.names)))
-    return max(1, min(MOST_NAMES, int(width / (longest + NAME_GAP))))
 
 
 def columns_of(shares: TimeShares, known: Mapping[int, Topic], chosen: Sequence[int] | None) -> list[int]:
@@ -124,10 +117,6 @@ def _named(number: int, topic: Topic | None) -> str:
     return title
 
 
-def _middles(shares: TimeShares) -> list[datetime.datetime]:
-    return [start + (end - start) / 2 for start, end in zip(shares.starts, shares.ends, strict=True)]
-
-
 def unbroken(shares: TimeShares) -> list[range]:
     """Return the runs of consecutive periods that all have documents."""
     breaks = [row for row in range(1, len(shares.starts)) if shares.ends[row - 1] != shares.starts[row]]
@@ -135,9 +124,9 @@ def unbroken(shares: TimeShares) -> list[range]:
     return [range(low, high) for low, high in itertools.pairwise(edges) if high > low]
 
 
-def _draw_topic(axes: Axes, shares: TimeShares, column: int) -> None:
+def _draw_topic(axes: Axes, shares: TimeShares, column: int, at: npt.NDArray[np.object_]) -> None:
     """Draw a topic's share with its band; lines are interrupted at periods without documents."""
-    at, share = np.array(_middles(shares)), 100 * shares.shares[:, column]
+    share = 100 * shares.shares[:, column]
     error = 100 * BAND * shares.errors[:, column]
     for run in unbroken(shares):
         rows = slice(run.start, run.stop)
@@ -161,14 +150,6 @@ def top_of_scale(shares: TimeShares, column: int) -> float:
     bands = share + BAND * shares.errors[:, column]
     reliable = bands[shares.documents >= FEW_DOCUMENTS]
     return max(1.1 * float(share.max()), 1.05 * float(reliable.max(initial=0.0)), 1e-8)
-
-
-def _draw_documents(axes: Axes, shares: TimeShares, title: str) -> None:
-    """Draw the number of documents of each period."""
-    widths = [end - start for start, end in zip(shares.starts, shares.ends, strict=True)]
-    axes.bar(shares.starts, shares.documents, width=widths, align="edge", color="#9AA3AA")
-    axes.set_title(title, fontsize=10, parse_math=False)
-    integer_ticks(axes.yaxis)
 
 
 def label_of(shares: TimeShares, row: int) -> str:

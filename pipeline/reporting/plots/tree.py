@@ -8,7 +8,7 @@ lies between its first and its last child.
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,16 @@ def _figure(tree: Sequence[Topic], title: str, style: Style) -> Figure:
     for number, line in enumerate(caption):
         _write(axes, MARGIN, MARGIN + TITLE * LINE + (number + 0.8) * SMALL * LINE, line, SMALL, GREY)
     moved = [(x + MARGIN, y + upper) for x, y in places]
-    _draw_edges(axes, tree, cards, moved)
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    for number, above in enumerate(parents_of([node.level or 0 for node in tree])):
+        if above < 0:
+            continue
+        codes = [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
+        path = Path(edge_points(moved[above], cards[above], moved[number], cards[number]), codes)
+        width = 0.6 + 3.0 * strength(tree[number])
+        axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=width, zorder=1))
     for node, card, (x, y) in zip(tree, cards, moved, strict=True):
         _draw_card(axes, node, card, x, y)
     return figure
@@ -105,28 +114,14 @@ def _write(axes: Axes, x: float, y: float, text: str, size: float, colour: str) 
     axes.text(x, y, text, size=size, color=colour, ha="left", va="center_baseline", parse_math=False)
 
 
-def _draw_edges(
-    axes: Axes, tree: Sequence[Topic], cards: Sequence[Card], places: Sequence[tuple[float, float]]
-) -> None:
-    """Draw a line from each node's parent to the node, behind the cards."""
-    from matplotlib.patches import PathPatch
-    from matplotlib.path import Path
-
-    for number, parent in enumerate(parents_of([node.level or 0 for node in tree])):
-        if parent < 0:
-            continue
-        codes = [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
-        path = Path(edge_points(places[parent], cards[parent], places[number], cards[number]), codes)
-        width = 0.6 + 3.0 * strength(tree[number])
-        axes.add_patch(PathPatch(path, fill=False, edgecolor=EDGE, linewidth=width, zorder=1))
-
-
 def _draw_card(axes: Axes, node: Topic, card: Card, x: float, y: float) -> None:
     from matplotlib.patches import FancyBboxPatch
 
     style = "round,pad=0,rounding_size=3"
     # Entries of folded nodes, which have no words, have a dashed outline.
-    fill, line = (_tint(0.05 + 0.5 * strength(node)), "-") if node.names else ((1.0, 1.0, 1.0), "--")
+    # A part of the first colour, mixed with white.
+    part, line = (0.05 + 0.5 * strength(node), "-") if node.names else (0.0, "--")
+    fill = tuple(1.0 - part * (1.0 - int(COLOURS[0][at : at + 2], 16) / 255) for at in (1, 3, 5))
     axes.add_patch(
         FancyBboxPatch(
             (x, y),
@@ -144,12 +139,6 @@ def _draw_card(axes: Axes, node: Topic, card: Card, x: float, y: float) -> None:
     _write(axes, x + INSET, first, card.head, SMALL, GREY)
     for number, line in enumerate(card.lines):
         _write(axes, x + card.indent, first + number * FONT * LINE, line, FONT, INK)
-
-
-def _tint(part: float) -> tuple[float, float, float]:
-    """Return white mixed with a part of the first colour."""
-    red, green, blue = (1.0 - part * (1.0 - int(COLOURS[0][at : at + 2], 16) / 255) for at in (1, 3, 5))
-    return red, green, blue
 
 
 LABEL_WORDS = 3
@@ -207,7 +196,16 @@ def graphml(tree: Sequence[Topic]) -> bytes:
     graph = ET.SubElement(root, "graph", {"id": "topics", "edgedefault": "directed"})
     for node in tree:
         element = ET.SubElement(graph, "node", {"id": str(node.id)})
-        for name, value in _attributes(node).items():
+        for name, value in (
+            {
+                "label": " ".join(node.names[:LABEL_WORDS]) if node.title is None else node.title,
+                "words": ", ".join(node.names),
+                "share": repr(node.share),
+                "below": repr(node.below),
+                "level": str(node.level),
+                "stability": None if node.stability is None else repr(node.stability),
+            }
+        ).items():
             if name in kinds and value is not None:
                 # Words may contain characters that XML does not allow.
                 ET.SubElement(element, "data", {"key": name}).text = value if kinds[name] != "string" else plain(value)
@@ -217,14 +215,3 @@ def graphml(tree: Sequence[Topic]) -> bytes:
     ET.indent(root)
     text: bytes = ET.tostring(root, encoding="UTF-8", xml_declaration=True)
     return text + b"\n"
-
-
-def _attributes(node: Topic) -> Mapping[str, str | None]:
-    return {
-        "label": " ".join(node.names[:LABEL_WORDS]) if node.title is None else node.title,
-        "words": ", ".join(node.names),
-        "share": repr(node.share),
-        "below": repr(node.below),
-        "level": str(node.level),
-        "stability": None if node.stability is None else repr(node.stability),
-    }

@@ -19,7 +19,6 @@ from collapsium.pipeline.reporting.plots.style import (
     LATE,
     MARKS,
     SALT,
-    integer_log_ticks,
     integer_ticks,
     new_panels,
     saved,
@@ -159,7 +158,13 @@ class ScoreCourse(LinePlot):
             limits.set(axes, least_room=0.01)
             axes.ticklabel_format(axis="y", useOffset=False)
             if across == "steps":
-                integer_log_ticks(axes)
+                from matplotlib.ticker import LogLocator, NullLocator
+
+                # Ticks are on integers only.
+                low, high = axes.get_xlim()
+                axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high >= 100 * low else (1.0, 2.0, 5.0)))
+                axes.xaxis.set_minor_locator(NullLocator())
+                thousands(axes.xaxis)
         panels[0].set_ylabel(SCORE)
         _legend(figure, panels)
         return figure

@@ -129,7 +129,7 @@ def test_posterior_variances__enter_as_in_the_twin(seed, errors):
         executor.hold({"mean": mean[chosen], "variance": variance[chosen], "tokens": np.ones(len(mean[chosen]))})
         for chosen in (slice(start, start + 13) for start in range(0, 60, 13))
     ]
-    found = regression.estimate(np.arange(3), ["", "", ""])
+    [found] = regression.estimates(np.arange(3), ["", "", ""])
     clusters = frame.cluster.tolist() if errors == "cluster" else None
     expected = composition(rows, mean.astype(float), variance.astype(float), errors, clusters)
     for topic, (beta, covariance) in enumerate(expected):
@@ -208,7 +208,7 @@ def test_errors__do_not_depend_on_parts_and_chunks(errors, monkeypatch):
         monkeypatch.setattr("collapsium.pipeline.analysis.regression.CHUNK", chunk)
         regression = Regression(TableSource(theta, columns, rows), SerialExecutor(), options, silent)
         regression.prepare(check_formula("~ group + year"))
-        found.append(regression.estimate(np.arange(3), ["", "", ""]))
+        found += regression.estimates(np.arange(3), ["", "", ""])
     for chunked in found[1:]:
         np.testing.assert_allclose(chunked.estimate, found[0].estimate, rtol=1e-9)
         np.testing.assert_allclose(chunked.se, found[0].se, rtol=1e-9)
@@ -555,7 +555,7 @@ def test_shares_of_groups_with_few_clusters__borrow_the_variance_of_others():
         options = EffectOptions(at=("g",), cluster="c")
         regression = Regression(source, SerialExecutor(), options, silent, weigh=True)
         regression.prepare(check_formula("~ 0 + C(g)"))
-        found = regression.estimate(np.arange(1), ["a"])
+        found = regression.estimates(np.arange(1), ["a"])[0]
         draws = 1 / (1 + np.exp(-level - generator.normal(0.0, 0.5, (500, len(sizes)))))
         hits += int(((found.low[:, 0] <= draws.mean(axis=0)) & (draws.mean(axis=0) <= found.high[:, 0])).sum())
         counted += len(sizes)

@@ -14,7 +14,7 @@ import pytest
 
 from collapsium.pipeline import Corpus, Model, evaluate, expected_topics, fit, label_topics, plot, predict, report
 from collapsium.pipeline.analysis.labels import candidates as judging
-from collapsium.pipeline.analysis.labels.conditional import require_expectations
+from collapsium.pipeline.analysis.labels.candidates import require_expectations
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.reporting.label_map import label_map
