@@ -18,7 +18,7 @@ class FileFormat(NamedTuple):
     endings: tuple[str, ...] = ()
 
 
-# All formats of sources. Readers of word counts are in `readers/counts.py`, of texts in `readers/texts/batches.py`.
+# All formats of sources. Readers of word counts are in `readers/counts.py`, of texts in `readers/texts/blocks.py`.
 Format: TypeAlias = Literal[
     "anndata", "csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"
 ]

@@ -68,9 +68,9 @@ def _summary(corpus: Corpus) -> JsonObject:
     counts: JsonObject = {}
     fields = corpus.manifest.fields
     if "labels" in fields or "double" in fields.values():
-        from collapsium.storage.building import label_split
+        from collapsium.storage.building.split import label_summary
 
-        counts.update(label_split.summary(corpus))
+        counts.update(label_summary(corpus))
     if "segments" in fields:
         from collapsium.storage.building import explode
 

@@ -47,14 +47,12 @@ from collapsium.storage.errors import AbsentError, InputError, MismatchError, Op
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet import string_array
 from collapsium.storage.readers.open import TEXTS, ReadOptions, kind_of_name
-from collapsium.storage.readers.texts.batches import batches_of_table
-from collapsium.storage.readers.texts.blocks import Block
+from collapsium.storage.readers.texts.blocks import Block, batches_of_table
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.ingest.count import counted_of, stream_of
-from collapsium.workers.ingest.phrases import Phrases
+from collapsium.workers.ingest.chunks import counted_of, stream_of
+from collapsium.workers.ingest.phrases import Phrases, ReadRequest, tokens_of_texts
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, documents_of, shards_of
-from collapsium.workers.ingest.token_reading import ReadRequest, tokens_of_texts
 
 MAX_SHARE = 0.1  # Share of unknown tokens above which a warning is given
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.pipeline.executors.base import Executor, Future, in_order
-from collapsium.storage.building.chunks import write_table
 from collapsium.storage.building.ingest_record import Phrasing
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.writer import even_shard_tokens_of
@@ -27,11 +26,10 @@ from collapsium.storage.readers.texts.blocks import Block
 from collapsium.storage.units import Counting
 from collapsium.workers import special_functions as special
 from collapsium.workers.ingest import tasks as reading
-from collapsium.workers.ingest.count import ids_of_numbers
-from collapsium.workers.ingest.phrases import FREQUENT, add_pairs, count_pairs
+from collapsium.workers.ingest.chunks import ids_of_numbers, write_table
+from collapsium.workers.ingest.phrases import FREQUENT, PHRASES, ReadRequest, add_pairs, count_pairs
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk
-from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
 
 Ints = npt.NDArray[np.int64]
 

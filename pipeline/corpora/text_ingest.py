@@ -22,11 +22,10 @@ from collapsium.pipeline.corpora.passes import (
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, as_scheduler, check_scheduler, is_elsewhere
-from collapsium.storage.building.chunks import write_table
 from collapsium.storage.building.ingest_record import History, Phrasing, Report
 from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
 from collapsium.storage.corpus.manifest import Manifest
-from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
+from collapsium.storage.corpus.parquet import UNKNOWN_SHARE
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import lookup_keys
 from collapsium.storage.data_types import BAD_BYTES, SCORES
@@ -36,16 +35,16 @@ from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, distinct
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import Guess, ReadOptions, distinct_guesses
 from collapsium.storage.readers.side_files import Sides
-from collapsium.storage.readers.texts.batches import are_numbered, fields_of
-from collapsium.storage.readers.texts.blocks import Block, absolute, chosen_files, cut_blocks
+from collapsium.storage.readers.texts.blocks import Block, absolute, are_numbered, chosen_files, cut_blocks, fields_of
 from collapsium.storage.readers.texts.fields import DAY_FIRST, DateTally, Fields
 from collapsium.storage.readers.texts.lines import first_fields
 from collapsium.storage.readers.texts.segment import LeftOut, Span
 from collapsium.storage.units import Counting
+from collapsium.workers.ingest.chunks import write_table
 from collapsium.workers.ingest.normal_forms import require_library
+from collapsium.workers.ingest.phrases import PHRASES, ReadRequest
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, write_vocabulary
-from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
 from collapsium.workers.ingest.tokenize import load_tokenizer
 
 # In texts that a segmenter has cut, few words have more than 4 characters in Chinese and Japanese, or 8 in scripts that

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.building.ingest_record import inherit_history
-from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import Step, write_part
 from collapsium.storage.corpus.list_columns import segment_bounds, segment_counts
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest
@@ -18,7 +17,7 @@ from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import DamagedError, InputError, MismatchError
+from collapsium.storage.errors import InputError, MismatchError
 from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.units import Counting, silent
 
@@ -29,19 +28,12 @@ def segment_summary(corpus: Corpus) -> JsonObject:
         return {}
     count = empty = longest = 0
     for reference in corpus.references:
-        column = _column(reference.further(), reference)
+        column = reference.further()[COLUMN]
         lengths = np.diff(segment_bounds(column))
         count, empty = count + lengths.size, empty + int((lengths == 0).sum())
         longest = max(longest, int(segment_counts(column).max(initial=0)))
     mean = count / max(corpus.manifest.documents, 1)
     return {"segments": {"count": count, "empty": empty, "mean": mean, "most": longest}}
-
-
-def _column(extras: Mapping[str, pa.Array], reference: ShardReference) -> pa.Array:
-    if COLUMN not in extras:
-        path = f"{reference.folder.url}/{reference.record.file}"
-        raise DamagedError(path, "expected segments, which the manifest says there are")
-    return extras[COLUMN]
 
 
 def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
@@ -61,7 +53,6 @@ def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
         writer = CorpusWriter(folder, len(words))
         for reference in corpus.references:
             documents = reference.documents()
-            _column(documents.extras, reference)
             parts = exploded(documents)
             if len(parts):
                 writer.add_shard(parts)

@@ -86,7 +86,11 @@ def ingest(
         writer = CorpusWriter(folder, int(retained.sum()), shard_tokens)
         written, empty = 0, 0
         for documents in source.documents():
-            left = documents if retained.all() else _cut(documents, retained, number)
+            left = documents
+            if not retained.all():
+                counts = np.where(retained[documents.words], documents.counts, 0).astype(np.int32)
+                left = documents.with_counts(counts)
+                left = replace(left, words=number[left.words].astype(np.int32))
             writer.add(left if sides is None else _sided(left, sides, written))
             written += len(documents)
             empty += int((np.diff(left.offsets) == 0).sum())
@@ -106,7 +110,7 @@ def ingest(
                 tokens=manifest.tokens,
                 source_tokens=report.source_tokens or manifest.tokens,
             )
-            report = replace(report, guesses=distinct_guesses(_guesses(history, sides), source.guesses))
+            report = replace(report, guesses=_guesses(history, sides, source))
             replace(history, report=report, frequent=frequent).write(folder)
         return manifest
 
@@ -136,15 +140,14 @@ def ingest_vectors(
             raise InputError(source.name, error.expected) from None
         unmatched = 0 if sides is None else sides.judge(written)
         if history is not None:
-            report = Report(documents=written, unmatched_rows=unmatched)
-            guesses = distinct_guesses(_guesses(history, sides), source.guesses)
-            replace(history, report=replace(report, guesses=guesses)).write(folder)
+            guesses = _guesses(history, sides, source)
+            report = Report(documents=written, unmatched_rows=unmatched, guesses=guesses)
+            replace(history, report=report).write(folder)
         return manifest
 
 
-def _guesses(history: History, sides: Sides | None) -> tuple[Guess, ...]:
-    """Return the guesses that were made before the documents were read."""
-    return distinct_guesses(history.report.guesses, () if sides is None else sides.guesses)
+def _guesses(history: History, sides: Sides | None, source: Source | DenseSource) -> tuple[Guess, ...]:
+    return distinct_guesses(history.report.guesses, () if sides is None else sides.guesses, source.guesses)
 
 
 def _sided(part: Some, sides: Sides, first: int) -> Some:
@@ -184,8 +187,3 @@ def _retained_words(
         dropped=tuple(sieve.dropped),
     )
     return sieve.retained, report, sieve.frequent
-
-
-def _cut(documents: Documents, retained: npt.NDArray[np.bool_], number: npt.NDArray[np.int64]) -> Documents:
-    inside = documents.with_counts(np.where(retained[documents.words], documents.counts, 0).astype(np.int32))
-    return Documents(inside.ids, inside.offsets, number[inside.words].astype(np.int32), inside.counts, inside.extras)

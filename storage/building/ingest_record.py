@@ -30,15 +30,14 @@ OLDEST = 6  # Version of release 0.1, whose reports have no guesses
 # Fields of a report that are omitted if they are 0 or empty
 _SOMETIMES = ("unmatched_rows", "segments", "attachments", "unspaced_tokens", "dates", "guesses", "left_out")
 
-_LISTS = ("labels", "covariates")
-# Options of a single reading; every other one is recorded if it is not the default
+# Options of a single reading; every other one is recorded if it is among `_ALWAYS` or not the default
 _NEVER = ("vocabulary", "max_decompressed", "optional", "unknown_share")
+_ALWAYS = (
+    "id", "text", "title", "date", "labels", "covariates", "stop_words", "tokenizer", "bad_bytes", "index_base",
+)  # fmt: skip
 
 MAX_CHARACTERS = 1000  # Largest value of `min_characters`
 RECORDED_AS = {"min_characters": "min_letters"}  # Names of options in records, unchanged since 0.1
-
-_ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
-
 
 # Validators of the parts of a record, cached because they take longer to build than to use
 _ADAPTERS: dict[type[object], pydantic.TypeAdapter[Any]] = {}
@@ -78,11 +77,23 @@ class Report(ShortRepr):
     @property
     def remarks(self) -> list[str]:
         """Lines on dates, guesses and files that were left out; names of options are in backticks."""
-        lines = []
+        dates, lines = self.dates or DateTally(), []
+        if dates.missing:
+            lines.append(f"{_documents(dates.missing)} without a date")
+        if dates.unreadable:
+            examples = ", ".join(map(repr, dates.examples))
+            lines.append(f"{_documents(dates.unreadable)} with a date that cannot be read, such as {examples}")
+        if dates.ambiguous and not any(guess.option == "date_order" for guess in self.guesses):
+            orders = [repr(text) for text in (dates.day_first_example, dates.month_first_example) if text]
+            why = f"; {' and '.join(orders)} have different orders" if len(orders) > 1 else ""
+            remark = f"with an ambiguous date, such as {dates.example!r}"
+            lines.append(f"{_documents(dates.ambiguous)} {remark}, of which only the year counts (`date_order`){why}")
+        if self.guesses:
+            lines.append(self.guessed)
         for group in self.left_out:
             some = f"{', '.join(group.names)}{', ...' if group.files > len(group.names) else ''}"
             lines.append(f"{group.files:,} file{'s' * (group.files > 1)} left out, {group.why}: {some}")
-        return [*self._date_remarks(), *([self.guessed] if self.guesses else []), *lines]
+        return lines
 
     @property
     def guessed(self) -> str:
@@ -95,21 +106,6 @@ class Report(ShortRepr):
             for (what, option), texts in values.items()
         ]
         return f"guessed: {', '.join(guesses)}"
-
-    def _date_remarks(self) -> list[str]:
-        """Return lines on dates that are missing, unreadable or ambiguous, with examples."""
-        dates, lines = self.dates or DateTally(), []
-        if dates.missing:
-            lines.append(f"{_documents(dates.missing)} without a date")
-        if dates.unreadable:
-            examples = ", ".join(map(repr, dates.examples))
-            lines.append(f"{_documents(dates.unreadable)} with a date that cannot be read, such as {examples}")
-        if dates.ambiguous and not any(guess.option == "date_order" for guess in self.guesses):
-            orders = [repr(text) for text in (dates.day_first_example, dates.month_first_example) if text]
-            why = f"; {' and '.join(orders)} have different orders" if len(orders) > 1 else ""
-            remark = f"with an ambiguous date, such as {dates.example!r}"
-            lines.append(f"{_documents(dates.ambiguous)} {remark}, of which only the year counts (`date_order`){why}")
-        return lines
 
     @property
     def unknown_tokens(self) -> int:
@@ -167,16 +163,11 @@ class History(ShortRepr):
 
     def record(self) -> JsonObject:
         """Return the contents of ``ingest.json``."""
-        named = {
-            option.name: (getattr(self.options, option.name), option.default)
+        reading = {
+            RECORDED_AS.get(option.name, option.name): getattr(self.options, option.name)
             for option in fields(self.options)
             if option.name not in _NEVER
-        }
-        always = (*_ALWAYS, *_LISTS)
-        reading = {
-            RECORDED_AS.get(name, name): _as_json(value)
-            for name, (value, default) in named.items()
-            if name in always or value != default
+            and (option.name in _ALWAYS or getattr(self.options, option.name) != option.default)
         }
         optional: JsonObject = {} if self.side_files is None else {"side_files": _plain(self.side_files)}
         optional.update({"frequent": list(self.frequent)} if self.frequent else {})
@@ -224,12 +215,7 @@ def _reading_of(record: Mapping[str, object]) -> ReadOptions:
 
 def _plain(part: Report | Phrasing | SideFileColumns) -> JsonObject:
     """Return the fields as JSON, without counts of side files and segments that are 0."""
-    return {name: _as_json(value) for name, value in asdict(part).items() if value or name not in _SOMETIMES}
-
-
-def _as_json(value: object) -> object:
-    """Return a value with lists in place of tuples."""
-    return [_as_json(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return {name: value for name, value in asdict(part).items() if value or name not in _SOMETIMES}
 
 
 def read_history(folder: Folder) -> History | None:

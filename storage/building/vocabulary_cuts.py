@@ -74,16 +74,13 @@ class Sieve:
             self.drop(_too_frequent(cuts), frequent)
         if cuts.max_words is not None:
             room = max(cuts.max_words - len(spared), 0)
-            self.drop(f"{TOO_MANY}{cuts.max_words} words", self._beyond(room, self.retained & may))
-
-    def _beyond(self, room: int, among: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        places = np.flatnonzero(among)
-        ranks = np.empty(len(self._words), dtype=np.int64)
-        ranks[np.asarray(pc.sort_indices(self._words), dtype=np.int64)] = np.arange(len(self._words))
-        order = np.lexsort((ranks[places], -self._tokens[places], -self._documents[places]))
-        out = np.zeros(len(self._words), dtype=bool)
-        out[places[order[room:]]] = True
-        return out
+            places = np.flatnonzero(self.retained & may)
+            ranks = np.empty(len(self._words), dtype=np.int64)
+            ranks[np.asarray(pc.sort_indices(self._words), dtype=np.int64)] = np.arange(len(self._words))
+            order = np.lexsort((ranks[places], -self._tokens[places], -self._documents[places]))
+            beyond = np.zeros(len(self._words), dtype=bool)
+            beyond[places[order[room:]]] = True
+            self.drop(f"{TOO_MANY}{cuts.max_words} words", beyond)
 
 
 def _too_frequent(cuts: Cuts) -> str:

@@ -65,7 +65,7 @@ class ShardReference:
         if self.dense is None:
             from collapsium.storage.corpus import shard
 
-            return shard.read_ids(self.folder, self.record)
+            return shard.read_columns(self.folder, self.record)[0]
         return vector_files.read_columns(self.folder, self.record)[0]
 
     def vectors(self) -> vector_files.Vectors:
@@ -82,7 +82,7 @@ class ShardReference:
         if self.dense is None:
             from collapsium.storage.corpus import shard
 
-            extras = shard.read_further(self.folder, self.record)
+            _, extras = shard.read_columns(self.folder, self.record)
         else:
             from collapsium.storage.corpus import vectors as vector_files
 

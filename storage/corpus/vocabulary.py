@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsium.storage.corpus.manifest import VocabularyRecord
-from collapsium.storage.corpus.parquet import FAULTS
-from collapsium.storage.corpus.shard_columns import number_column, text_column
+from collapsium.storage.corpus.parquet import FAULTS, number_column, text_column
 from collapsium.storage.corpus.word_rule import RULE, spelled
 from collapsium.storage.errors import DamagedError, InputError, near
 from collapsium.storage.io.encodings import NAME_IT, decode_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import io
 import os
+import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -41,22 +41,6 @@ def require_inside(url: str, name: str) -> str:
     return name
 
 
-def require_unlinked(url: str, path: str, name: str) -> None:
-    """Raise an error for a name inside a local folder that is a symbolic link, or lies behind one.
-
-    The folder itself may be a link, because its user has named it. Its contents may come from anyone, and a link there
-    would have files outside read, overwritten or deleted.
-    """
-    parts = name.split("/")
-    for end in range(1, len(parts) + 1):
-        inner = "/".join(parts[:end])
-        if os.path.islink(f"{path}/{inner}"):  # noqa: PTH114 - `pathlib` takes five times as long
-            raise DamagedError(
-                url,
-                f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target",
-            )
-
-
 T = TypeVar("T")
 
 
@@ -80,40 +64,48 @@ class Folder:
         self._fs: AbstractFileSystem = fs
         self._path = path.rstrip("/")
         self.local = isinstance(fs, local_files.LocalFileSystem)
-        self._fences: tuple[Fence, ...] = ()
+        self._guards: tuple[atomic.Guard, ...] = ()
 
     def __repr__(self) -> str:
         return f"Folder({self.url!r})"
 
     def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
-        """Pickle the absolute address, because a worker may run in another folder; fences are not pickled."""
+        """Pickle the absolute address, because a worker may run in another folder; locks are not pickled."""
         return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
         """Return the folder `name` inside this one; see `collapsium.storage.io.folder` for valid names."""
         inner = Folder(f"{self.url}/{self._checked(name)}")
-        inner._fences = self._fences
+        inner._guards = self._guards
         return inner
 
     def fenced(self, fence: Fence) -> Folder:
         """Return the same folder with a fence, which every change in it and inside it must pass."""
         folder = Folder(self.url)
-        folder._fences = (*self._fences, fence)
+        folder._guards = (*self._guards, fence.hold)
         return folder
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Hold all fences during a change."""
+        """Hold all locks during a change; raises `TakenOverError` if another process owns one."""
         with contextlib.ExitStack() as stack:
-            for fence in self._fences:
-                stack.enter_context(fence.hold())
+            for guard in self._guards:
+                stack.enter_context(guard())
             yield
 
     def _checked(self, name: str) -> str:
-        """Raise an error for a name that leaves the folder or, in a local folder, leads through a symbolic link."""
+        """Raise an error for a name that leaves the folder or, in a local folder, leads through a symbolic link.
+
+        The folder itself may be a link, because its user has named it. Its contents may come from anyone, and a link
+        there would have files outside read, overwritten or deleted.
+        """
         require_inside(self.url, name)
-        if self.local:
-            require_unlinked(self.url, self._path, name)
+        parts = name.split("/") if self.local else []
+        for end in range(1, len(parts) + 1):
+            inner = "/".join(parts[:end])
+            if os.path.islink(f"{self._path}/{inner}"):  # noqa: PTH114 - `pathlib` takes five times as long
+                expected = f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target"
+                raise DamagedError(self.url, expected)
         return name
 
     def _at(self, name: str) -> str:
@@ -151,15 +143,11 @@ class Folder:
         """Return the bytes of a file."""
         try:
             path = self._require_plain(name, max_bytes)
-            return self._do(name, lambda: self._bytes_of(path))
+            if self.local:
+                return self._do(name, lambda: Path(path).read_bytes())  # a third of fsspec's time for a small file
+            return cast(bytes, self._do(name, lambda: self._fs.cat_file(path)))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise AbsentError(f"{self.url}/{name}: no such file") from None
-
-    def _bytes_of(self, path: str) -> bytes:
-        if not self.local:
-            return cast(bytes, self._fs.cat_file(path))
-        with io.FileIO(path) as file:  # a third of the time that fsspec takes for a small file
-            return file.readall()
 
     def read_from(self, name: str, start: int) -> tuple[bytes, int]:
         """Return the bytes of a file from an offset on, and its size."""
@@ -293,7 +281,7 @@ class Folder:
             if not names <= set(known):
                 return
         if self.local:
-            atomic.remove_folder(Path(self._path), self.guard if self._fences else None)
+            atomic.remove_folder(Path(self._path), self.guard if self._guards else None)
         elif self.exists():
             with contextlib.suppress(FileNotFoundError), self.guard():
                 self._do("", lambda: self._fs.rm(self._path, recursive=True))
@@ -310,7 +298,7 @@ class Folder:
 
     def rename(self, target: Folder) -> None:
         """Rename a local folder to a name that is free."""
-        guard = self.guard if self._fences else target.guard
+        guard = self.guard if self._guards else target.guard
         try:
             atomic.rename(Path(self._path), Path(target._path), guard)
         except OSError as error:
@@ -340,21 +328,23 @@ def unfinished(folder: Folder) -> Iterator[Folder]:
                 folder.remove()
             raise
         return
-    atomic.remove_abandoned(Path(folder.path))
+    with atomic.abandoned(Path(folder.path)) as places:
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)
     with contextlib.ExitStack() as held:
         while True:
-            place = Folder(str(atomic.hidden_path(Path(folder.path))))
-            place.make()
-            held.callback(place.remove)
+            part = Folder(str(atomic.hidden_path(Path(folder.path))))
+            part.make()
+            held.callback(part.remove)
             try:
-                held.enter_context(atomic.claimed(Path(place.path)))
+                held.enter_context(atomic.claimed(Path(part.path)))
                 break
             # Another process may remove the folder before it is locked here.
             except (FileNotFoundError, BlockingIOError):
                 continue
             except OSError as error:
                 raise StoreError(f"{folder.url}: {error.strerror or error}") from error
-        yield place
+        yield part
 
 
 @contextmanager

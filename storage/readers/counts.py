@@ -47,7 +47,12 @@ class UCISource:
     def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
         self.name, self._first_id, self._options = path, first_id, options
         with reading(path), open_text(path, options) as handle:
-            self._shape = tuple(self._header(handle.readline(), line) for line in range(3))
+            lines = [handle.readline() for _ in HEADER]
+        for number, (line, expected) in enumerate(zip(lines, HEADER, strict=True), start=1):
+            if not line.strip().isdigit() or len(line.strip()) > 18:
+                fault = f"expected {expected}, found {_shown(line)}; is this a UCI bag of words?"
+                raise InputError(path, fault, f"line {number}")
+        self._shape = tuple(int(line.strip()) for line in lines)
         if self._shape[0] > INT32_MAX or self._shape[1] > INT32_MAX:
             raise InputError(path, f"expected at most {INT32_MAX} documents and words", "header")
         require_plausible(path, self._shape[0], self._shape[2], "line 1")
@@ -60,16 +65,6 @@ class UCISource:
             raise InputError(
                 path, f"the header names {self._shape[1]} words, the vocabulary has {len(self._words)}", "line 2"
             )
-
-    def _header(self, text: bytes, line: int) -> int:
-        value = text.strip()
-        if not value.isdigit() or len(value) > 18:
-            raise InputError(
-                self.name,
-                f"expected {HEADER[line]}, found {_shown(text)}; is this a UCI bag of words?",
-                f"line {line + 1}",
-            )
-        return int(value)
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
@@ -278,7 +273,10 @@ class SVMlightSource:
                 text = data.partition(b"#")[0].split()
                 if not text:
                     continue
-                labels.append(self._decoded(text[0], line).split(","))
+                try:
+                    labels.append(text[0].decode().split(","))
+                except UnicodeDecodeError as error:
+                    raise InputError(self.name, f"expected UTF-8 text ({error}); {NAME_IT}", f"line {line}") from None
                 rows.append(self._parse(text[1:], line))
                 waiting += len(rows[-1])
                 if waiting >= CHUNK_PAIRS:
@@ -286,12 +284,6 @@ class SVMlightSource:
                     written, rows, labels, waiting = written + len(rows), [], [], 0
         if rows:
             yield _labelled_documents(rows, labels, written)
-
-    def _decoded(self, label: bytes, line: int) -> str:
-        try:
-            return label.decode()
-        except UnicodeDecodeError as error:
-            raise InputError(self.name, f"expected UTF-8 text ({error}); {NAME_IT}", f"line {line}") from None
 
     def _parse(self, pairs: list[bytes], line: int) -> dict[int, int]:
         row: dict[int, int] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -18,8 +17,7 @@ from collapsium.storage.readers.compression import PACKED, binary_kind
 from collapsium.storage.readers.counts import LDACSource, SVMlightSource, UCISource, index_base
 from collapsium.storage.readers.matrices import distinct_ids, matrix_inside, open_matrix
 from collapsium.storage.readers.read_options import ReadOptions, distinct_guesses
-from collapsium.storage.readers.texts.batches import TEXTS
-from collapsium.storage.readers.texts.blocks import find_files, require_once
+from collapsium.storage.readers.texts.blocks import TEXTS, find_files, require_once
 from collapsium.storage.readers.vectors import (
     HEADERS,
     ArchiveFile,
@@ -30,19 +28,9 @@ from collapsium.storage.readers.vectors import (
     ZarrFile,
 )
 
-
-def _open_annotated(source: Any, options: ReadOptions) -> AnnotatedSource:
-    """Open an AnnData object, or its file."""
-    if is_annotated(source):
-        return AnnotatedSource(source, options)
-    from collapsium.storage.readers import annotated_file
-
-    return AnnotatedSource(annotated_file.open_annotated(source, options), options, source)
-
-
 # The reader of each format of counts
 READERS: dict[str, Callable[[str, ReadOptions], Source]] = {
-    "anndata": _open_annotated,
+    "anndata": AnnotatedSource,
     "uci": UCISource,
     "ldac": LDACSource,
     "mtx": open_matrix,
@@ -121,20 +109,13 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
     return first
 
 
-def _is_annotated_store(path: str) -> bool:
-    """Return True for a Zarr store that AnnData wrote."""
-    folder = Folder(path)
-    if not folder.is_folder():
-        return False
-    record = next((name for name in ZARR_RECORDS if folder.exists(name)), None)
-    return record is not None and b'"anndata"' in folder.read(record)
-
-
 def _kind_of_matrix(path: object) -> str | None:
     """Return the format of an AnnData object, of its Zarr store and of a 10x folder; None for all others."""
     if not isinstance(path, str):
         return "anndata" if is_annotated(path) else None
-    if _is_annotated_store(path):
+    folder = Folder(path)
+    record = next((name for name in ZARR_RECORDS if folder.is_folder() and folder.exists(name)), None)
+    if record is not None and b'"anndata"' in folder.read(record):
         return "anndata"
     return "mtx" if matrix_inside(path) is not None else None
 
@@ -194,7 +175,7 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         return READERS[kind](paths[0], options)
     if kind == "anndata":
         # Names of cells are not prefixed, so that a model's documents can be found in the objects again.
-        sources = [_open_annotated(path, options) for path in paths]
+        sources = [AnnotatedSource(path, options) for path in paths]
         distinct_ids(
             ", ".join(dict.fromkeys(source.name for source in sources)),
             [name for source in sources for name in source.ids.to_pylist()],

@@ -188,13 +188,11 @@ def _ids(path: str, column: pa.Array, first: int) -> pa.Array:
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
         raise InputError(path, "expected an id, found none", _where(ID, first + row))
-    if not (pa.types.is_integer(column.type) or pa.types.is_string(column.type) or _is_large_text(column.type)):
+    types = pa.types
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    if not (types.is_integer(column.type) or any(is_text(column.type) for is_text in texts)):
         raise InputError(path, f"expected texts or whole numbers, found {column.type}", f"column '{ID}'")
     return column.cast(pa.string())
-
-
-def _is_large_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _require_distinct(path: str, ids: pa.Array) -> None:

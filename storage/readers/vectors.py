@@ -12,6 +12,7 @@ import math
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
@@ -28,8 +29,15 @@ from collapsium.storage.data_types import AnyArray, DType
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.arrays import MOST_CHUNK_BYTES
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
-from collapsium.storage.readers.base import head_of, open_input, open_text, reading, required_names
+from collapsium.storage.readers.base import (
+    head_of,
+    open_input,
+    open_text,
+    read_npy_header,
+    reading,
+    require_bounded,
+    required_names,
+)
 from collapsium.storage.readers.read_options import (
     Guess,
     ReadOptions,
@@ -217,7 +225,6 @@ def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
 
 NUMBERS = "biuf"  # dtype kinds of plain numbers
 EXPECTED = "expected a dense array of vectors x columns"
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 Values = AnyArray
 
 
@@ -227,10 +234,7 @@ class _Header:
     def __init__(self, path: str, file: IO[bytes], what: str = "") -> None:
         where = f"array {what!r}" if what else ""
         try:
-            version = np.lib.format.read_magic(file)
-            if version not in _HEADERS:
-                raise ValueError(f"version {version}")
-            self.shape, self.fortran, self.dtype = _HEADERS[version](file)
+            self.shape, self.fortran, self.dtype = read_npy_header(file)
         except InputError:
             raise
         # NumPy's parser of headers raises exceptions that have no common base class.
@@ -357,10 +361,8 @@ class ArchiveFile:
         """Return the shape and dtype of each array; raise an error if the archive expands to far more than its size."""
         headers = {}
         with _archive(self.name, handle) as (archive, bytes_):
-            limit = max(LEAST_LIMIT, RATIO * bytes_) if self._limit is None else self._limit
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-            if sum(member.file_size for member in members) > limit:
-                raise InputError(self.name, f"decompresses to more than {size(limit)} (`max_decompressed`)")
+            require_bounded(self.name, sum(member.file_size for member in members), lambda: bytes_, self._limit)
             for member in members:
                 with archive.open(member) as file:
                     name = member.filename.removesuffix(".npy")
@@ -408,26 +410,22 @@ class ArchiveFile:
         return _texts(np.frombuffer(data, dtype=header.dtype, count=count), self._encoding)
 
 
-class _archive:  # noqa: N801 - used as a statement
+@contextmanager
+def _archive(path: str, handle: IO[bytes]) -> Iterator[tuple[zipfile.ZipFile, int]]:
     """Open a zip archive and return it with its size; a file without random access is loaded into memory."""
-
-    def __init__(self, path: str, handle: IO[bytes]) -> None:
-        self._path, self._handle = path, handle
-
-    def __enter__(self) -> tuple[zipfile.ZipFile, int]:
-        handle = self._handle if self._handle.seekable() else io.BytesIO(self._handle.read())
-        bytes_ = handle.seek(0, io.SEEK_END)
-        try:
-            self._archive = zipfile.ZipFile(handle)
-        except (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError) as error:
-            raise InputError(self._path, f"{EXPECTED} in NumPy's .npz ({error})") from None
-        return self._archive, bytes_
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._archive.close()
-        damage = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError)
-        if isinstance(error, damage) and not isinstance(error, (InputError, UnicodeDecodeError)):
-            raise InputError(self._path, f"the archive is damaged ({error})") from None
+    handle = handle if handle.seekable() else io.BytesIO(handle.read())
+    bytes_ = handle.seek(0, io.SEEK_END)
+    try:
+        archive = zipfile.ZipFile(handle)
+    except (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError) as error:
+        raise InputError(path, f"{EXPECTED} in NumPy's .npz ({error})") from None
+    try:
+        with archive:
+            yield archive, bytes_
+    except (InputError, UnicodeDecodeError):
+        raise
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError) as error:
+        raise InputError(path, f"the archive is damaged ({error})") from None
 
 
 # An array may claim `MISSING_CHUNKS` chunks for each existing chunk, after `FEW_CHUNKS` is added to the existing ones.
@@ -447,7 +445,7 @@ class ZarrFile:
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name = path
-        with _fault(path):
+        with _reading_zarr(path):
             self._array = self._opened(options.values)
             _require_plain(path, self._array)
             _require_there(path, self._array, options.max_decompressed)
@@ -483,7 +481,7 @@ class ZarrFile:
         chunk = self._array.chunks[0]
         step = max(CHUNK_VALUES // (width * chunk), 1) * chunk
         for first in range(0, count, step):
-            with _fault(self.name):
+            with _reading_zarr(self.name):
                 rows = np.asarray(self._array[first : first + step])
             for part in chunks_of(rows):
                 yield chunk_of(self, part)
@@ -521,16 +519,7 @@ def _require_there(path: str, array: Any, limit: int | None) -> None:
         present = chunks_per_file * sum(not name.startswith(".") and name != "zarr.json" for name in names)
         if expected > MISSING_CHUNKS * (present + FEW_CHUNKS):
             raise InputError(path, f"expected most of its {expected} chunks, found {present}")
-    total = expected * math.prod(array.chunks) * array.dtype.itemsize
-    if total <= LEAST_LIMIT and limit is None:
-        return
-    allowed = max(LEAST_LIMIT, RATIO * folder.size()) if limit is None else limit
-    if total > allowed:
-        raise InputError(
-            path,
-            f"decompresses to more than {size(allowed)}; refusing a possible decompression bomb. If you trust the "
-            "array, raise the limit (`max_decompressed`)",
-        )
+    require_bounded(path, expected * math.prod(array.chunks) * array.dtype.itemsize, folder.size, limit)
 
 
 def _is_plain(codec: Any) -> bool:
@@ -541,18 +530,15 @@ def _is_plain(codec: Any) -> bool:
     return isinstance(codec, tuple(getattr(zarr.codecs, name) for name in _CODECS))
 
 
-class _fault:  # noqa: N801 - used as a statement
+@contextmanager
+def _reading_zarr(path: str) -> Iterator[None]:
     """Replace Zarr's exceptions about a damaged array by an error that names the array."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Enter the block; nothing is opened."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, FAULTS) and not isinstance(error, (InputError, OptionError)):
-            raise InputError(self._path, f"expected a Zarr array ({str(error)[:200]})") from None
+    try:
+        yield
+    except (InputError, OptionError):
+        raise
+    except FAULTS as error:
+        raise InputError(path, f"expected a Zarr array ({str(error)[:200]})") from None
 
 
 BLOCK = 1 << 23

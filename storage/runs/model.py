@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from collapsium.storage.corpus.lineage import Lineage
 from collapsium.storage.corpus.manifest import ShortModel, VocabularyRecord
 from collapsium.storage.data_types import AnyArray, Arrays, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, Digest, check, digest_of, dump, read_record
+from collapsium.storage.io.records import Count, Digest, Record, check, digest_of, dump, read_record
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus import vocabulary as vocabulary_file
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 Text = Annotated[str, Field(max_length=10_000)]
 
 
-class Processor(BaseModel):
+class Processor(Record):
     """A processor and the libraries by which the last bits of results may differ between machines."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     machine: Text  # Architecture and operating system
     # LLVM's names of the processor that kernels are compiled for, and of its instruction sets
@@ -45,10 +43,8 @@ MAX_COLUMNS = 1 << 20  # Columns of a mean, at most: topics of a model
 Column = Annotated[int, Field(strict=True, ge=-1, lt=MAX_COLUMNS)]
 
 
-class ShardDocuments(BaseModel):
+class ShardDocuments(Record):
     """Number of documents of a training shard, and the digest of their ids."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     documents: Count
     ids_sha256: str
@@ -56,8 +52,6 @@ class ShardDocuments(BaseModel):
 
 class MatchedMember(ShortModel):
     """A member of an ensemble, in the record of the mean of its members."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # Folder of its model, below `members/` of the run: ``003/model``, ``003/members/001`` or ``001``
     folder: Annotated[str, Field(pattern=MEMBER_FOLDER)]
@@ -70,8 +64,6 @@ class MatchedMember(ShortModel):
 
 class ModelRecord(ShortModel):
     """The fields of `model.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = KIND
     version: int = VERSION

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import hashlib
 
-from pydantic import BaseModel, ConfigDict
-
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, Digest, canonical, check, dump, read_record
+from collapsium.storage.io.records import Count, Digest, Record, canonical, check, dump, read_record
 
 FOLDER = "posteriors"  # Within the folder of a model
 RECORD = "posteriors.json"
 KIND, VERSION = "collapsium-posteriors", 2
 
 
-class PosteriorRecord(BaseModel):
+class PosteriorRecord(Record):
     """Posteriors of a model's documents: all that they depend on, and the digests of their arrays."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str  # Digest of the model
     corpus: str  # Digest of the corpus

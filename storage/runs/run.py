@@ -1,4 +1,4 @@
-"""A run on disk: `run.json`, written once, and `events.jsonl`, to which each iteration appends."""
+"""A run on disk: `run.json`, written once, and `events.jsonl`, to which each iteration appends an event."""
 
 from __future__ import annotations
 
@@ -10,19 +10,121 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder, ensure_free, recorded_url, remove_parts
-from collapsium.storage.io.records import MAX_BYTES, Count, Digest, Number, check, dump, read_record
+from collapsium.storage.io.records import (
+    MAX_BYTES,
+    Count,
+    Digest,
+    Number,
+    OpenRecord,
+    check,
+    dump,
+    parse_json,
+    read_record,
+)
 from collapsium.storage.io.run_lock import RunLock
-from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
 from collapsium.storage.runs.model import Processor
 
 if TYPE_CHECKING:
     from collapsium.storage.runs import checkpoint
+
+MAX_RESTARTS = 1000  # Largest number of restarts of an ensemble
+MAX_LINE = 1 << 24  # Largest event, in bytes; large ones have the top words of some hundred topics
+
+# Required fields of each kind of event
+REQUIRED: dict[str, tuple[str, ...]] = {
+    "cluster": ("scheduler", "workers", "dashboard"),
+    "compile": ("compile_seconds",),
+    "compiling": ("compiled", "kernels"),
+    "start": ("family", "documents", "tokens", "words", "shards"),
+    "begin": ("family", "documents", "tokens", "words", "shards"),
+    "iteration": ("iteration", "elapsed"),
+    "member": ("member", "iteration", "elapsed", "reason"),
+    "notice": ("text",),
+    "back": ("iteration", "reason"),
+    "saving": ("iteration",),
+    "end": ("iteration", "elapsed", "reason"),
+}
+
+Member = Annotated[int, Field(strict=True, ge=0, lt=MAX_RESTARTS)]
+
+
+class ProcessActivity(BaseModel):
+    """A worker process: its name, its memory in bytes, and its running tasks."""
+
+    name: str | int
+    memory: Number
+    doing: tuple[str, ...]
+
+
+class SweepTimes(BaseModel):
+    """Durations of the sweeps of shards, in seconds."""
+
+    quartiles: Annotated[tuple[Number, ...], Field(min_length=5, max_length=5)] = (0.0,) * 5
+    shards: Count = 0
+    total: Number = 0.0
+
+
+class Event(OpenRecord):
+    """A line of `events.jsonl` or `journal.jsonl`, which may have further metrics of a family."""
+
+    event: str
+    iteration: Count = 0
+    elapsed: Number = 0.0
+    member: Member = 0
+    generation: Count = 0
+    family: str = ""
+    holds: Literal["documents", "vectors"] = "documents"
+    documents: Count = 0
+    tokens: Number = 0.0
+    words: Count = 0
+    shards: Count = 0
+    iterations: Count = 0
+    restarts: Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)] = 0
+    scheduler: str = ""
+    workers: Count = 0
+    dashboard: str | None = None
+    compile_seconds: Number = 0.0
+    saving_seconds: Number = 0.0
+    compiled: Count = 0
+    kernels: Count = 0
+    score: Number = 0.0
+    objective: Number = 0.0
+    change: Number = 0.0
+    topics_99: Number = 0.0
+    topics: Number = 0.0
+    tokens_a_second: Number = 0.0
+    documents_share: Annotated[float, Field(strict=True, gt=0, le=1)] = 1.0
+    active: Count = 0
+    sizes: tuple[tuple[Count, Number], ...] = ()
+    moved: tuple[tuple[Count, Number], ...] = ()
+    seconds: dict[str, Number] = Field(default_factory=dict)
+    sweeps: SweepTimes = SweepTimes()
+    top_words: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    processes: tuple[ProcessActivity, ...] = ()
+    text: str = ""
+    reason: str = ""
+    remark: str = ""
+    members: Count = 0
+    ended: Count = 0
+
+
+def parse_event(line: bytes, path: str, where: str) -> JsonObject:
+    """Parse and check an event."""
+    record = parse_json(line, path, where, max_bytes=MAX_LINE)
+    if not isinstance(record, dict) or not isinstance(record.get("event"), str):
+        raise DamagedError(path, "expected an event", where)
+    event = check(Event, record, path, where)
+    missing = next((name for name in REQUIRED.get(event.event, ()) if name not in event.model_fields_set), None)
+    if missing is not None:
+        raise DamagedError(path, f"expected the field {missing!r} of an event {event.event!r}", where)
+    return record
+
 
 DONE = ("iterations", "tolerance", "converged")  # Reasons for which a run has ended, rather than stopped
 
@@ -44,13 +146,7 @@ MAX_START_STRENGTH = 1e9
 Restarts = Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)]
 
 
-class _Fields(BaseModel):
-    """A part of `run.json`, which may have further fields of later releases."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class CorpusPlace(_Fields):
+class CorpusPlace(OpenRecord):
     """The URL of a corpus at the beginning of the run, its digest, and its shards' files' digests."""
 
     url: str
@@ -58,7 +154,7 @@ class CorpusPlace(_Fields):
     shards: tuple[Digest, ...] = ()
 
 
-class WarmPlace(_Fields):
+class WarmPlace(OpenRecord):
     """The model of a warm start or, for an ensemble, the models of its members."""
 
     url: str
@@ -68,7 +164,7 @@ class WarmPlace(_Fields):
     members: Annotated[tuple[WarmPlace, ...], Field(max_length=MAX_RESTARTS)] = ()
 
 
-class StartPlace(_Fields):
+class StartPlace(OpenRecord):
     """The start of a fit: the way that it is computed, or ``file`` with the URL and the digest of its proportions."""
 
     kind: Literal["file", "quick-clusters", "clusters", "documents", "tree"]
@@ -83,7 +179,7 @@ class StartPlace(_Fields):
         return self
 
 
-class LimitsRecord(_Fields):
+class LimitsRecord(OpenRecord):
     """Limits of a run; `collapsium.pipeline.engine.setup.limits.Limits` checks the rest."""
 
     iterations: Count | None
@@ -108,7 +204,7 @@ def _ascending(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     return stages
 
 
-class RunRecord(_Fields):
+class RunRecord(OpenRecord):
     """The fields of `run.json`.
 
     ``growth`` has the stages of a fit over samples of the documents. ``best_member`` is the only member left of an
@@ -123,7 +219,7 @@ class RunRecord(_Fields):
     seed: Annotated[int, Field(strict=True)]
     corpus: CorpusPlace
     heldout: CorpusPlace | None
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = Field(default_factory=dict)
     warm: WarmPlace | None = None
     start: StartPlace | None = None
     restarts: Restarts = 0
@@ -261,7 +357,7 @@ class Run:
 
     def _read_events(self) -> tuple[list[JsonObject], str | None]:
         events: list[JsonObject] = []
-        *lines, _ = (self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b"").split(b"\n")
+        *lines, _ = self._events_data().split(b"\n")
         for number, line in enumerate(lines, start=1):
             try:
                 events.append(parse_event(line, f"{self.folder.url}/{EVENTS}", f"line {number}"))
@@ -272,13 +368,15 @@ class Run:
     def events_size(self) -> int:
         """Return the size of `events.jsonl` in bytes; no other process writes it meanwhile."""
         if self._size is None:
-            self._size = len(self.folder.read(EVENTS)) if self.folder.exists(EVENTS) else 0
+            self._size = len(self._events_data())
         return self._size
+
+    def _events_data(self) -> bytes:
+        return self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
 
     def save_events(self, size: int, place: Folder) -> str:
         """Copy the first `size` bytes of `events.jsonl` to another folder; return their SHA-256."""
-        data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
-        return place.write(EVENTS, data[:size])
+        return place.write(EVENTS, self._events_data()[:size])
 
     def truncate_events(self, size: int) -> None:
         """Truncate `events.jsonl` to at most `size` bytes."""
@@ -290,7 +388,7 @@ class Run:
 
         A run continues without events that are lost.
         """
-        data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
+        data = self._events_data()
         if len(data) >= size and hashlib.sha256(data[:size]).hexdigest() == digest:
             self.truncate_events(size)
             return

@@ -36,8 +36,13 @@ class StopWords:
         entries = frozenset(
             lower_case(entry, options.word_rule) for entry in stop_words(options.stop_words).union(options.stop_list)
         )
-        # Parts of entries that have several words may have a different meaning.
-        simple = sorted(entry for entry in entries if not any(_separates(letter) for letter in _without_ends(entry)))
+        # Parts of entries that have several words may have a different meaning; signs at the ends of an entry, such as
+        # in ``'ll`` and ``etc.``, are no separators.
+        simple = [
+            entry
+            for entry in sorted(entries)
+            if " " not in "".join(" " if _separates(letter) else letter for letter in entry).strip(f" {_APOSTROPHES}")
+        ]
         tokenized = tokenize(
             pa.array(simple, pa.large_string()), options.tokenizer, options.word_rule
         ).words.to_pylist()
@@ -76,19 +81,10 @@ def is_contraction(word: str, stops: frozenset[str]) -> bool:
     if plain in stops:
         return True
     *before, last = (part for part in plain.split("'") if part)
-    parts = [_unelided(part, stops) for part in before] + [last]
+    # A part may be a stop word without its last vowel, as ``lorsqu`` for ``lorsque``.
+    spelled = [next((part + vowel for vowel in ("", *"aeiou") if part + vowel in stops), part) for part in before]
+    parts = [*spelled, last]
     return any(part in stops for part in parts) and all(part in stops or len(part) == 1 for part in parts)
-
-
-def _unelided(part: str, stops: frozenset[str]) -> str:
-    """Return the stop word that a part is, or is up to its last vowel, as ``lorsque`` for ``lorsqu``."""
-    return next((part + vowel for vowel in ("", *"aeiou") if part + vowel in stops), part)
-
-
-def _without_ends(entry: str) -> str:
-    """Return an entry without the signs at its ends, such as in ``'ll`` and ``etc.``."""
-    inner = [place for place, letter in enumerate(entry) if not _separates(letter) and letter not in _APOSTROPHES]
-    return entry[inner[0] : inner[-1] + 1] if inner else ""
 
 
 def _separates(letter: str) -> bool:

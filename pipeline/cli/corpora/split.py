@@ -64,9 +64,9 @@ def execute(
 
 def _labels(corpus: Corpus) -> str:
     """Return the numbers of labels and covariates of a corpus, as text."""
-    from collapsium.storage.building import label_split
+    from collapsium.storage.building.split import label_summary
 
-    counts = label_split.summary(corpus)
+    counts = label_summary(corpus)
     numbers = {name: count["documents"] for name, count in counts.get("covariates", {}).items()}
     parts = [counted(sum(count["labels"] for count in counts.get("labels", {}).values()), "label")]
     return ", ".join([*parts, *(f"{count:,} of {name}" for name, count in numbers.items())])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from collapsium.storage.corpus.parquet import UNKNOWN_SHARE
 from collapsium.storage.corpus.shard import EXTRAS
-from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.readers.read_options import ReadOptions

@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import FAULTS
 from collapsium.storage.errors import InputError
+from collapsium.storage.io.file import ByteStream
 from collapsium.storage.io.parquet import BoundedFile, SwollenError
 from collapsium.storage.readers.base import head_of, open_input, open_text, reading
 from collapsium.storage.readers.read_options import Guess, ReadOptions, separator_line, separator_of, shown
@@ -232,20 +233,14 @@ class _Table:
         try:
             return next(self._reader, None)
         except csv.Error as error:
-            fault = f"expected {_named(self.separator)}-separated values ({error})"
-            advice = (
-                "; a quote within quotes is written twice, not with a backslash"
-                if "expected after" in str(error)
-                else ""
-            )
-            raise InputError(self._span.path, fault + advice, where()) from None
+            named = {",": "comma", "\t": "tab", ";": "semicolon"}.get(self.separator, repr(self.separator))
+            fault = f"expected {named}-separated values ({error})"
+            if "expected after" in str(error):
+                fault += "; a quote within quotes is written twice, not with a backslash"
+            raise InputError(self._span.path, fault, where()) from None
         except UnicodeDecodeError as error:
             fault = not_of_encoding(self._options, error.reason)
             raise InputError(self._span.path, fault, f"after {where()}") from None
-
-
-def _named(separator: str) -> str:
-    return {",": "comma", "\t": "tab", ";": "semicolon"}.get(separator, repr(separator))
 
 
 def _begin(handle: IO[bytes], span: Span, options: ReadOptions, into: Into | None) -> tuple[str, int]:
@@ -265,21 +260,17 @@ def _begin(handle: IO[bytes], span: Span, options: ReadOptions, into: Into | Non
     return separator, above
 
 
-class _Part(io.RawIOBase):
+class _Part(ByteStream):
     """A range of a file's bytes as a file; closing it leaves the underlying file open."""
 
     def __init__(self, handle: IO[bytes], first: int, last: int) -> None:
         self._handle, self._left = handle, last - first
         handle.seek(first)
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        data = self._handle.read(min(len(buffer), self._left))
+    def take(self, count: int) -> bytes:
+        data = self._handle.read(min(count, self._left))
         self._left -= len(data)
-        buffer[: len(data)] = data
-        return len(data)
+        return data
 
 
 def row_spans(file: Span, block: int, options: ReadOptions) -> Iterator[Span]:
