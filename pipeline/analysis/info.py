@@ -72,9 +72,9 @@ def _summary(corpus: Corpus) -> JsonObject:
 
         counts.update(label_summary(corpus))
     if "segments" in fields:
-        from collapsium.storage.building import explode
+        from collapsium.storage.building.split import segment_summary
 
-        counts.update(explode.segment_summary(corpus))
+        counts.update(segment_summary(corpus))
     return counts
 
 

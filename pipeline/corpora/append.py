@@ -65,8 +65,7 @@ from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler
 from collapsium.pipeline.options import keywords
-from collapsium.storage.building.ingest_record import History, Report, read_history
-from collapsium.storage.building.vocabulary_cuts import Sieve
+from collapsium.storage.building.ingest_record import History, Report, Sieve, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import (
     APPENDED_VECTORS,

@@ -34,8 +34,8 @@ from collapsium.pipeline.corpora.texts_in_memory import (
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling, is_elsewhere
 from collapsium.pipeline.options import paths_of
-from collapsium.storage.building.explode import exploded
 from collapsium.storage.building.ingest_record import History, Report, read_history
+from collapsium.storage.building.split import exploded
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
 from collapsium.storage.corpus.segments import running

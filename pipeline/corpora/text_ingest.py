@@ -22,8 +22,7 @@ from collapsium.pipeline.corpora.passes import (
 from collapsium.pipeline.executors.base import TLS, Executor
 from collapsium.pipeline.executors.open import open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, as_scheduler, check_scheduler, is_elsewhere
-from collapsium.storage.building.ingest_record import History, Phrasing, Report
-from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
+from collapsium.storage.building.ingest_record import Cuts, History, Phrasing, Report, Sieve
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.parquet import UNKNOWN_SHARE
 from collapsium.storage.corpus.vocabulary import Vocabulary

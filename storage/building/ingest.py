@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.building.ingest_record import History, Report
-from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
+from collapsium.storage.building.ingest_record import Cuts, History, Report, Sieve
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Documents, merge_segments
-from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.vocabulary import as_spelled_in
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import InputError, OptionError
@@ -62,9 +59,6 @@ class RelabelledSource:
             yield replace(left, words=numbers[order], counts=left.counts[order])
 
 
-Some = TypeVar("Some", Documents, Vectors)
-
-
 def ingest(
     source: Source,
     corpus: str | os.PathLike[str],
@@ -91,7 +85,9 @@ def ingest(
                 counts = np.where(retained[documents.words], documents.counts, 0).astype(np.int32)
                 left = documents.with_counts(counts)
                 left = replace(left, words=number[left.words].astype(np.int32))
-            writer.add(left if sides is None else _sided(left, sides, written))
+            if sides is not None:
+                left = replace(left, extras=merged(left.extras, sides.of(left.ids, written)))
+            writer.add(left)
             written += len(documents)
             empty += int((np.diff(left.offsets) == 0).sum())
             progress(written)
@@ -131,7 +127,9 @@ def ingest_vectors(
         writer = VectorWriter(folder, len(columns), shard_tokens)
         written = 0
         for vectors in source.vectors():
-            writer.add(vectors if sides is None else _sided(vectors, sides, written))
+            if sides is not None:
+                vectors = replace(vectors, extras=merged(vectors.extras, sides.of(vectors.ids, written)))
+            writer.add(vectors)
             written += len(vectors)
             progress(written)
         try:
@@ -148,11 +146,6 @@ def ingest_vectors(
 
 def _guesses(history: History, sides: Sides | None, source: Source | DenseSource) -> tuple[Guess, ...]:
     return distinct_guesses(history.report.guesses, () if sides is None else sides.guesses, source.guesses)
-
-
-def _sided(part: Some, sides: Sides, first: int) -> Some:
-    """Add the labels and covariates of side files to documents, or vectors, numbered from `first`."""
-    return replace(part, extras=merged(part.extras, sides.of(part.ids, first)))
 
 
 def _require_shard_tokens(shard_tokens: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Split a corpus into a training and a held-out part, by tokens, documents or labels; summarise its labels.
+"""Make corpora of a corpus: a training and a held-out part, by tokens, documents or labels, or one of its segments.
 
 A token is held out by a hash of (seed, document, word, copy), a document by a hash of (seed, document), a label by a
 hash of (seed, document, field, value), so that a split does not depend on the shards.
@@ -23,12 +23,13 @@ from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.building.splitmix import GOLDEN, mixed
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import Step, read_steps, write_part, write_parts
-from collapsium.storage.corpus.list_columns import label_lists, rows_of
+from collapsium.storage.corpus.list_columns import label_lists, rows_of, segment_bounds, segment_counts
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest, read_manifest
+from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.data_types import JsonObject
-from collapsium.storage.errors import CollapsiumError, InputError, OptionError, suggestion
+from collapsium.storage.errors import CollapsiumError, InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.atomic import abandoned
 from collapsium.storage.io.folder import Folder, created, ensure_free, unfinished
 from collapsium.storage.units import Counting, silent
@@ -402,3 +403,59 @@ def _nothing(corpus: Corpus, field: str | None) -> str:
             f"its covariates are dropped by name, `field` {names[0]}" if names else named
         )
     return f"`field` {field}: {corpus.url} has no labels or covariate of this name{suggestion(field, names)}; {named}"
+
+
+def segment_summary(corpus: Corpus) -> JsonObject:
+    """Count the segments of a corpus."""
+    if COLUMN not in corpus.manifest.fields:
+        return {}
+    count = empty = longest = 0
+    for reference in corpus.references:
+        column = reference.further()[COLUMN]
+        lengths = np.diff(segment_bounds(column))
+        count, empty = count + lengths.size, empty + int((lengths == 0).sum())
+        longest = max(longest, int(segment_counts(column).max(initial=0)))
+    mean = count / max(corpus.manifest.documents, 1)
+    return {"segments": {"count": count, "empty": empty, "mean": mean, "most": longest}}
+
+
+def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
+    """Make a corpus whose documents are the segments of another.
+
+    The shards and the vocabulary are kept, so that the two parts of a split again have the same documents. Document
+    frequencies are counted anew.
+    """
+    corpus.require(DOCUMENTS, "explode")
+    if COLUMN not in corpus.manifest.fields:
+        raise MismatchError(
+            f"{corpus.url}: its documents have no segments; `ingest` with `segments` keeps the segments of texts"
+        )
+    ensure_free(Folder(out))
+    words, read = corpus.vocabulary.words, 0
+    with created(Folder(out)) as folder:
+        writer = CorpusWriter(folder, len(words))
+        for reference in corpus.references:
+            documents = reference.documents()
+            parts = exploded(documents)
+            if len(parts):
+                writer.add_shard(parts)
+            read += len(documents)
+            progress(read)
+        write_part(folder, corpus, Step(corpus=corpus.manifest.digest, kind="segments"))
+        try:
+            manifest = writer.finish(words)
+        except InputError as error:
+            raise InputError(os.fspath(out), error.expected) from None
+        inherit_history(corpus.folder, folder, documents=manifest.documents, exploded=True)
+        return manifest
+
+
+def exploded(documents: Documents) -> Documents:
+    """Return the segments of documents as documents."""
+    column = documents.extras[COLUMN]
+    counts, bounds = segment_counts(column), segment_bounds(column)
+    owner = pa.array(np.repeat(np.arange(len(documents)), counts))
+    number = np.arange(counts.sum()) - np.repeat(running(counts)[:-1], counts) + 1
+    ids = pc.binary_join_element_wise(documents.ids.take(owner), pa.array(number).cast(pa.string()), "#")
+    extras = {name: column.take(owner) for name, column in documents.extras.items() if name != COLUMN}
+    return Documents(ids, bounds, documents.words, documents.counts, extras)

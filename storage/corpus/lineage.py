@@ -68,11 +68,6 @@ class Lineage(Record):
     steps: tuple[Step, ...] = ()
     contents: tuple[Digest, ...] = ()
 
-    @property
-    def ancestors(self) -> list[str]:
-        """Digests of the corpora that it comes from, the earliest first, and last the digest of the corpus itself."""
-        return [*(step.corpus for step in self.steps), self.corpus]
-
 
 def lineage_of(corpus: Corpus) -> Lineage:
     """Return the lineage of a corpus."""
@@ -121,8 +116,9 @@ def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str
 
 def since_common(first: Lineage, second: Lineage) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
     """Return the splits of two corpora since their last common ancestor; None if none is known."""
-    first_ancestors, second_ancestors = first.ancestors, second.ancestors
-    for place in range(len(first_ancestors) - 1, -1, -1):
-        if first_ancestors[place] in second_ancestors:
-            return first.steps[place:], second.steps[second_ancestors.index(first_ancestors[place]) :]
+    # The corpora that each comes from, the earliest first, and last the corpus itself
+    ancestors, others = ([*(step.corpus for step in of.steps), of.corpus] for of in (first, second))
+    for place in range(len(ancestors) - 1, -1, -1):
+        if ancestors[place] in others:
+            return first.steps[place:], second.steps[others.index(ancestors[place]) :]
     return None

@@ -105,9 +105,6 @@ Offsets = npt.NDArray[np.int64]
 def ids_and_extras(table: pa.Table, path: str, excluded: Sequence[str] = ()) -> tuple[pa.Array, dict[str, pa.Array]]:
     """Return the ids and the further columns of a shard, each checked against the type of its name."""
     names = table.column_names
-    again = next((name for number, name in enumerate(names) if name in names[:number]), None)
-    if again is not None:
-        raise DamagedError(path, "expected each column once, found it twice", _where(again))
     _column(table, "id", path)
     columns = {name: column_of(table, name) for name in names if name not in excluded}
     for name, column in columns.items():
@@ -127,9 +124,14 @@ def _require_type(path: str, name: str, column: pa.Array) -> None:
     if name == "id" or name in TEXTS:
         expected, right = "strings", pa.types.is_string(kind)
     elif name == LABEL_COLUMN:
-        expected, right = "lists of pairs of strings, 'field' and 'value'", _is_labels(kind)
+        expected, right = "lists of pairs of strings, 'field' and 'value'", False
+        if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+            parts = [kind.value_type.field(place) for place in range(kind.value_type.num_fields)]
+            right = [part.name for part in parts] == [*LABEL_FIELDS] and all(
+                pa.types.is_string(part.type) for part in parts
+            )
     elif name == SEGMENTS:
-        expected, right = "lists of whole numbers", _is_lists_of_integers(kind)
+        expected, right = "lists of whole numbers", pa.types.is_list(kind) and pa.types.is_integer(kind.value_type)
     elif name == UNKNOWN_SHARE and pa.types.is_float32(kind):
         expected, right = "", True
     else:
@@ -138,25 +140,20 @@ def _require_type(path: str, name: str, column: pa.Array) -> None:
         raise DamagedError(path, f"expected {expected}, found {str(kind)[:100]}", _where(name))
 
 
-def _is_labels(kind: pa.DataType) -> bool:
-    if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
-        return False
-    parts = [kind.value_type.field(place) for place in range(kind.value_type.num_fields)]
-    return tuple(part.name for part in parts) == LABEL_FIELDS and all(pa.types.is_string(part.type) for part in parts)
-
-
-def _is_lists_of_integers(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) and pa.types.is_integer(kind.value_type))
-
-
 def _require_well_formed(path: str, name: str, column: pa.Array) -> None:
     """Raise an error for texts other than UTF-8, incomplete labels, lengths that may overflow, or infinite numbers."""
     try:
         column.validate(full=True)
     except pa.ArrowException as error:
-        row = next((row for row in range(len(column)) if not _is_readable(column, row)), None)
+        fault = None
+        for row in range(len(column)):
+            try:
+                column[row].as_py()
+            except (ValueError, pa.ArrowException):
+                fault = row
+                break
         expected = f"expected UTF-8 text in well-formed columns ({error})"
-        raise DamagedError(path, expected, _where(name, row)) from None
+        raise DamagedError(path, expected, _where(name, fault)) from None
     if name == LABEL_COLUMN:
         pairs = column.flatten()
         for part in (pairs, *pairs.flatten()):
@@ -172,20 +169,12 @@ def _require_well_formed(path: str, name: str, column: pa.Array) -> None:
             raise DamagedError(path, expected, _where(name, int(infinite.argmax())))
 
 
-def _is_readable(column: pa.Array, row: int) -> bool:
-    try:
-        column[row].as_py()
-    except (ValueError, pa.ArrowException):
-        return False
-    return True
-
-
 def integer_lists(
     table: pa.Table, name: str, low: int, high: int, path: str, expected: str
 ) -> tuple[Offsets, npt.NDArray[np.int32]]:
     """Return a column of lists of integers as offsets and values."""
     column = _column(table, name, path)
-    if not _is_lists_of_integers(column.type):
+    if not (pa.types.is_list(column.type) and pa.types.is_integer(column.type.value_type)):
         raise DamagedError(path, f"expected lists of whole numbers, found {str(column.type)[:100]}", _where(name))
     if column.null_count:
         raise DamagedError(path, "expected a list, found none", _where(name, _first_null(column)))

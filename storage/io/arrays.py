@@ -15,7 +15,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -336,19 +336,15 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
     }
     packed = attributes.get(NUMBERS, {})
     for name in rows.keys() - arrays.keys():
-        values, names = rows[name][...], _names(folder, packed, name.removeprefix(NUMBERS))
+        values = rows[name][...]
+        names = packed.get(name.removeprefix(NUMBERS)) if isinstance(packed, dict) else None
+        if not isinstance(names, list) or not all(isinstance(number, str) for number in names):
+            expected, where = "expected the names of the numbers", f"attribute '{NUMBERS}'"
+            raise DamagedError(f"{folder.url}/{METADATA}", expected, where)
         if values.shape != (len(names),):
             raise DamagedError(f"{folder.url}/{name}", f"expected {len(names)} numbers, found {values.shape}")
         arrays.update({number: StoredNumber(values[place]) for place, number in enumerate(names)})
     return arrays
-
-
-def _names(folder: Folder, packed: Json, kind: str) -> list[str]:
-    """Return the names of the single numbers of a dtype."""
-    names = packed.get(kind) if isinstance(packed, dict) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DamagedError(f"{folder.url}/{METADATA}", "expected the names of the numbers", f"attribute '{NUMBERS}'")
-    return cast(list[str], names)
 
 
 def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:

@@ -62,8 +62,10 @@ class Folder:
             raise AbsentError(f"{self.url[:200]!r}: no folder can have a name with NUL or half of a surrogate pair")
         fs, path = locate(self.url)
         self._fs: AbstractFileSystem = fs
-        self._path = path.rstrip("/")
+        self.path = path.rstrip("/")  # Within its file system
         self.local = isinstance(fs, local_files.LocalFileSystem)
+        # Valid on every machine with the same storage: a local path is made absolute
+        self.address = self.path if self.local else self.url
         self._guards: tuple[atomic.Guard, ...] = ()
 
     def __repr__(self) -> str:
@@ -103,20 +105,20 @@ class Folder:
         parts = name.split("/") if self.local else []
         for end in range(1, len(parts) + 1):
             inner = "/".join(parts[:end])
-            if os.path.islink(f"{self._path}/{inner}"):  # noqa: PTH114 - `pathlib` takes five times as long
+            if os.path.islink(f"{self.path}/{inner}"):  # noqa: PTH114 - `pathlib` takes five times as long
                 expected = f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target"
                 raise DamagedError(self.url, expected)
         return name
 
     def _at(self, name: str) -> str:
-        return f"{self._path}/{self._checked(name)}"
+        return f"{self.path}/{self._checked(name)}"
 
     def _do(self, name: str, operation: Callable[[], T]) -> T:
         return with_retries(f"{self.url}/{name}" if name else self.url, operation)
 
     def exists(self, name: str = "") -> bool:
         """Return True if the folder, or the file or folder `name` in it, exists."""
-        path = self._at(name) if name else self._path
+        path = self._at(name) if name else self.path
         self._refresh()
         return self._do(name, lambda: bool(self._fs.exists(path)))
 
@@ -184,7 +186,7 @@ class Folder:
     def write_all(self, fill: Callable[[atomic.Put], T]) -> T:
         """Write all files of this folder; a local folder replaces an existing one when all of them are synced."""
         if self.local:
-            return self._do("", lambda: atomic.write_folder(Path(self._path), fill, self.guard))
+            return self._do("", lambda: atomic.write_folder(Path(self.path), fill, self.guard))
         return fill(self.write)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -233,7 +235,7 @@ class Folder:
         if folder:
             self._checked(folder)
         # The name may be a link, which is removed without following it.
-        path = f"{self._path}/{require_inside(self.url, name)}"
+        path = f"{self.path}/{require_inside(self.url, name)}"
         with contextlib.suppress(FileNotFoundError), self.guard():
             self._do(name, lambda: self._fs.rm_file(path))
 
@@ -245,33 +247,31 @@ class Folder:
         """Return the sorted names directly inside; empty if the folder does not exist."""
         self._refresh()
         try:
-            paths = self._do("", lambda: list(self._fs.ls(self._path, detail=False)))
+            paths = self._do("", lambda: list(self._fs.ls(self.path, detail=False)))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(
-            {str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths} - {self._path.rsplit("/", 1)[-1], ""}
-        )
+        return sorted({str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths} - {self.path.rsplit("/", 1)[-1], ""})
 
     def files(self) -> list[str]:
         """Return the sorted names of all files at any depth; empty if the folder does not exist."""
         self._refresh()
-        paths = self._do("", lambda: list(self._fs.find(self._path)))
-        return sorted(str(path)[len(self._path) :].lstrip("/") for path in paths)
+        paths = self._do("", lambda: list(self._fs.find(self.path)))
+        return sorted(str(path)[len(self.path) :].lstrip("/") for path in paths)
 
     def size(self) -> int:
         """Return the total size of all files at any depth, in bytes."""
         self._refresh()
-        files = self._do("", lambda: self._fs.find(self._path, detail=True))
+        files = self._do("", lambda: self._fs.find(self.path, detail=True))
         return sum(int(info.get("size") or 0) for info in files.values())
 
     def is_folder(self) -> bool:
         """Return True if this is a folder."""
-        return self._do("", lambda: bool(self._fs.isdir(self._path)))
+        return self._do("", lambda: bool(self._fs.isdir(self.path)))
 
     def make(self) -> None:
         """Make the folder and its parents; their names are synced."""
-        store = functools.partial(self._fs.makedirs, self._path, exist_ok=True)
-        self._do("", functools.partial(atomic.make_folder, Path(self._path)) if self.local else store)
+        store = functools.partial(self._fs.makedirs, self.path, exist_ok=True)
+        self._do("", functools.partial(atomic.make_folder, Path(self.path)) if self.local else store)
 
     def remove(self, known: Collection[str] | None = None) -> None:
         """Remove the folder and its contents if it exists."""
@@ -281,26 +281,16 @@ class Folder:
             if not names <= set(known):
                 return
         if self.local:
-            atomic.remove_folder(Path(self._path), self.guard if self._guards else None)
+            atomic.remove_folder(Path(self.path), self.guard if self._guards else None)
         elif self.exists():
             with contextlib.suppress(FileNotFoundError), self.guard():
-                self._do("", lambda: self._fs.rm(self._path, recursive=True))
-
-    @property
-    def address(self) -> str:
-        """The address that is valid on every machine with the same storage: a local path is made absolute."""
-        return self._path if self.local else self.url
-
-    @property
-    def path(self) -> str:
-        """The path of the folder within its file system."""
-        return self._path
+                self._do("", lambda: self._fs.rm(self.path, recursive=True))
 
     def rename(self, target: Folder) -> None:
         """Rename a local folder to a name that is free."""
         guard = self.guard if self._guards else target.guard
         try:
-            atomic.rename(Path(self._path), Path(target._path), guard)
+            atomic.rename(Path(self.path), Path(target.path), guard)
         except OSError as error:
             raise StoreError(f"{self.url}: cannot be renamed to {target.url} ({error.strerror or error})") from error
 

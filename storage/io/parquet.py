@@ -94,8 +94,8 @@ Value: TypeAlias = "bool | int | bytes | list[Value] | list[tuple[Value, Value]]
 class Thrift:
     """Parses structures of Thrift's compact protocol; raises `ValueError` for damaged bytes."""
 
-    def __init__(self, data: bytes, place: int = 0) -> None:
-        self._data, self.place = data, place
+    def __init__(self, data: bytes) -> None:
+        self._data, self.place = data, 0
 
     def structure(self, depth: int = 0) -> Structure:
         """Parse a structure."""

@@ -206,7 +206,16 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lost = isinstance(error, Exception) and not isinstance(error, LockedError) and self._is_superseded()
+        lost = False
+        if isinstance(error, Exception) and not isinstance(error, LockedError):
+            try:
+                self.require()
+            except TakenOverError:
+                # Otherwise this process has removed the folder.
+                lost = Folder(self._place).exists()
+            # The store does not respond.
+            except CollapsiumError:
+                pass
         self.release()
         # The takeover is the cause of the error.
         if lost:
@@ -260,17 +269,6 @@ class RunLock:
         """Raise `TakenOverError` if another process has taken over the run, as during a sleep longer than the lease."""
         with self.hold():
             pass
-
-    def _is_superseded(self) -> bool:
-        """Return True if another process has taken over, False if this process has removed the folder."""
-        try:
-            self.require()
-        except TakenOverError:
-            return Folder(self._place).exists()
-        # The store does not respond.
-        except CollapsiumError:
-            return False
-        return False
 
     def release(self) -> None:
         """Release the lock and remove its files, again if that fails; an interrupt is raised once they are removed."""

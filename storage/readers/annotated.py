@@ -15,7 +15,15 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
 from collapsium.storage.data_types import AnnotatedData, AnyArray
-from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OptionError, optional, suggestion
+from collapsium.storage.errors import (
+    AbsentError,
+    CollapsiumError,
+    InputError,
+    OptionError,
+    optional,
+    reason_of,
+    suggestion,
+)
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import checked_words, open_input, require_bounded
 from collapsium.storage.readers.matrices import (
@@ -116,8 +124,7 @@ class AnnotatedSource(MatrixSource):
             raise
         # Parts of matrices on disk are read here; anndata and SciPy raise errors of many kinds.
         except Exception as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(name, f"its matrix cannot be read ({reason})") from None
+            raise InputError(name, f"its matrix cannot be read ({reason_of(error)})") from None
         if options.transpose is not None:
             raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
         names = [str(word) for word in adata.var_names]
@@ -252,5 +259,4 @@ def open_annotated(path: str, options: ReadOptions) -> Any:
         raise
     # The parsers of HDF5, Zarr and frames raise exceptions that have no common base class.
     except Exception as error:
-        text = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise InputError(path, f"expected a file of AnnData; is it cut short? ({text})") from None
+        raise InputError(path, f"expected a file of AnnData; is it cut short? ({reason_of(error)})") from None

@@ -21,7 +21,7 @@ from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, word
 from collapsium.storage.corpus.word_rule import spelled
 from collapsium.storage.data_types import DType
 from collapsium.storage.errors import AbsentError, InputError, NoVocabularyError
-from collapsium.storage.io.encodings import NAME_IT, marked_encoding, recoded
+from collapsium.storage.io.encodings import NAME_IT, Recoded, marked_encoding
 from collapsium.storage.io.file import locate
 from collapsium.storage.io.folder import Folder, is_name
 from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
@@ -147,7 +147,7 @@ def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None
         if not encoding.startswith("utf") and sum(not letter.isascii() for letter in text) >= SURE:
             expected = f"expected text in {encoding} (`encoding`), found UTF-8; read such files separately"
             raise InputError(path, expected)
-    return cast(IO[bytes], recoded(handle, encoding))
+    return cast(IO[bytes], io.BufferedReader(Recoded(handle, encoding), 1 << 20))
 
 
 def encoding_guesses(paths: Sequence[str]) -> tuple[Guess, ...]:

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, Any, Protocol, TypeAlias
+from typing import IO, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -205,7 +205,15 @@ class _Member:
 def archived_matrix(path: str, limit: int | None) -> StoredMatrix:
     """Open a matrix that `scipy.sparse.save_npz` wrote."""
     try:
-        archive = zipfile.ZipFile(_seekable(path, limit))
+        handle = open_input(path, limit)
+        if not handle.seekable():
+            # Archives are read from the end, so the content of a compressed file goes to a temporary one.
+            spooled = tempfile.TemporaryFile()  # noqa: SIM115 - the archive reads it
+            with handle:
+                while block := handle.read(BLOCK_BYTES):
+                    spooled.write(block)
+            handle = cast(IO[bytes], spooled)
+        archive = zipfile.ZipFile(handle)
         members = _sound_members(path, archive, limit)
         kind = members["format"].read().item() if "format" in members else "none"
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
@@ -228,18 +236,6 @@ def archived_matrix(path: str, limit: int | None) -> StoredMatrix:
     # The parsers of archives, headers and arrays raise exceptions that have no common base class.
     except Exception as error:
         raise InputError(path, f"{EXPECTED} ({error})") from None
-
-
-def _seekable(path: str, limit: int | None) -> IO[bytes]:
-    """Open a file; the content of a compressed one goes to a temporary file, as archives are read from the end."""
-    handle = open_input(path, limit)
-    if handle.seekable():
-        return handle
-    with handle:
-        spooled = tempfile.TemporaryFile()  # noqa: SIM115 - the archive reads it
-        while block := handle.read(BLOCK_BYTES):
-            spooled.write(block)
-        return spooled
 
 
 def _sound_members(path: str, archive: zipfile.ZipFile, limit: int | None) -> dict[str, _Member]:

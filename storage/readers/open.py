@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow.compute as pc
@@ -46,22 +47,24 @@ ZARR_RECORDS = ("zarr.json", ".zattrs")
 class Chained:
     """Several sources with the same vocabulary, read one after another."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], stems: Sequence[str] = ()) -> None:
         for source in sources[1:]:
             if source.words() != sources[0].words():
                 raise InputError(source.name, f"its vocabulary differs from the vocabulary of {sources[0].name}")
         self.name = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
         self.guesses = distinct_guesses(*(source.guesses for source in sources))
-        self._sources = [*sources]
+        self._sources, self._stems = [*sources], stems
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
         return self._sources[0].words()
 
     def documents(self) -> Iterator[Documents]:
-        """Yield the documents of one source after another."""
-        for source in self._sources:
-            yield from source.documents()
+        """Yield the documents of one source after another, with ids prefixed by the stem of their source, if any."""
+        for number, source in enumerate(self._sources):
+            for part in source.documents():
+                ids = pc.binary_join_element_wise(self._stems[number], part.ids, "/") if self._stems else part.ids
+                yield replace(part, ids=ids)
 
 
 __all__ = [
@@ -95,7 +98,10 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
         if kind is None and not formats and recorded in TEXTS:
             kind = recorded
         if kind is None and not formats:
-            advice = _advice_of_bytes(path) or f"name it with `format` {'|'.join(FORMATS)}"
+            advice = f"name it with `format` {'|'.join(FORMATS)}"
+            with suppress(CollapsiumError), reading(path), open_input(path) as handle:
+                binary = binary_kind(head_of(handle))
+                advice = advice if binary is None else f"it is {binary}"
             raise OptionError(f"{path}: its format does not follow from its name; {advice}")
         if kind is not None:
             formats.setdefault(kind, path)
@@ -146,16 +152,6 @@ def _format_inside(path: str, recorded: str | None) -> str | None:
     return only
 
 
-def _advice_of_bytes(path: str) -> str:
-    """Return what the first bytes of a file show about it, for an error message."""
-    try:
-        with reading(path), open_input(path) as handle:
-            kind = binary_kind(head_of(handle))
-    except CollapsiumError:
-        return ""
-    return "" if kind is None else f"it is {kind}"
-
-
 def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
     """Return the options with the first index of the files, which later files of the corpus share."""
     if options.index_base not in (None, 0, 1):
@@ -181,8 +177,9 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
             [name for source in sources for name in source.ids.to_pylist()],
         )
         return Chained(sources)
-    stems = zip(paths, distinct(paths), strict=True)
-    return Chained([_Prefixed(READERS[kind](path, options), stem) for path, stem in stems])
+    # Numeric ids are prefixed with the file's name, so that the ids of several sources differ.
+    stems = distinct(paths)
+    return Chained([READERS[kind](path, options) for path in paths], stems)
 
 
 def open_vectors(
@@ -210,18 +207,3 @@ def open_vectors(
     if strict and options.header is not None and not any(isinstance(file, TableFile) for file in files):
         raise OptionError(f"applies only to comma-separated values, found {paths[0]}", "header")
     return DenseSource(files, stems, options, tagged=tagged)
-
-
-class _Prefixed:
-    """A source whose numeric ids are prefixed with the file's name, so that the ids of several sources differ."""
-
-    def __init__(self, source: Source, stem: str) -> None:
-        self.name, self.guesses, self._source, self._stem = source.name, source.guesses, source, stem
-
-    def words(self) -> list[str]:
-        return self._source.words()
-
-    def documents(self) -> Iterator[Documents]:
-        for part in self._source.documents():
-            ids = pc.binary_join_element_wise(self._stem, part.ids, "/")
-            yield Documents(ids, part.offsets, part.words, part.counts, part.extras)

@@ -435,7 +435,19 @@ def read_sides(
     numbered = [field for field, _, _ in lists if field]
     every = [chosen_of(file, fields, numbered, covariates_of) for file in files]
     labels = list(dict.fromkeys(name for chosen in every for name, _ in chosen.labels))
-    names = _names_by_field(lists, labels)
+    names: dict[str, tuple[str, list[str]]] = {}
+    for field, path, names_in_file in lists:
+        if not field and len(labels) != 1:
+            raise OptionError(f"`label_names` {path}: name the field, FIELD={path}; there are {named(labels)}")
+        field = field or labels[0]
+        if field not in labels:
+            raise OptionError(
+                f"`label_names` {field}={path}: no side file has labels {field!r}{suggestion(field, labels)}; "
+                f"there are {named(labels)}"
+            )
+        if field in names:
+            raise OptionError(f"`label_names` {field}: is given twice")
+        names[field] = (path, names_in_file)
     sides = tuple(side_of(file, chosen, names) for file, chosen in zip(files, every, strict=True))
     records = [chosen for file, chosen in zip(files, every, strict=True) if file.ids is not None]
     return SideFileContents(
@@ -447,20 +459,3 @@ def read_sides(
             *(file.guesses for file in files), *(chosen.guesses for chosen in every), *(side.guesses for side in sides)
         ),
     )
-
-
-def _names_by_field(lists: list[tuple[str, str, list[str]]], labels: list[str]) -> dict[str, tuple[str, list[str]]]:
-    names_of: dict[str, tuple[str, list[str]]] = {}
-    for field, path, names in lists:
-        if not field and len(labels) != 1:
-            raise OptionError(f"`label_names` {path}: name the field, FIELD={path}; there are {named(labels)}")
-        field = field or labels[0]
-        if field not in labels:
-            raise OptionError(
-                f"`label_names` {field}={path}: no side file has labels {field!r}{suggestion(field, labels)}; "
-                f"there are {named(labels)}"
-            )
-        if field in names_of:
-            raise OptionError(f"`label_names` {field}: is given twice")
-        names_of[field] = (path, names)
-    return names_of

@@ -181,8 +181,12 @@ class DenseSource:
         for number, file in enumerate(self._files):
             self.file, first = file.name, 0
             for chunk in file.chunks():
-                _require_finite(file, chunk.values, first, self._columns)
-                ids = chunk.ids
+                values, ids = chunk.values, chunk.ids
+                if values.size and not (np.isfinite(values.min()) and np.isfinite(values.max())):
+                    row, column = np.argwhere(~np.isfinite(values))[0]
+                    place = f"column {file.layout.values[column] + 1} ({self._columns[column]!r})"
+                    expected = f"expected a finite number, found {values[row, column]}"
+                    raise InputError(file.name, expected, f"row {first + row + 1}, {place}")
                 if ids is None:
                     ids = numbered_ids(first + 1, len(chunk.values))
                     if self._tagged:
@@ -196,17 +200,6 @@ class DenseSource:
                 extras = {"labels": labels_of(file.fields, chunk.labels)} if file.fields else {}
                 yield Vectors(ids, chunk.values, extras)
                 first += len(chunk.values)
-
-
-def _require_finite(file: DenseFile, values: npt.NDArray[np.float64], first: int, columns: list[str]) -> None:
-    if not values.size or (np.isfinite(values.min()) and np.isfinite(values.max())):
-        return
-    row, column = np.argwhere(~np.isfinite(values))[0]
-    raise InputError(
-        file.name,
-        f"expected a finite number, found {values[row, column]}",
-        f"row {first + row + 1}, column {file.layout.values[column] + 1} ({columns[column]!r})",
-    )
 
 
 def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
@@ -326,6 +319,15 @@ def _exactly(path: str, file: IO[bytes], count: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _chosen_array(path: str, name: str | None, names: list[str]) -> str:
+    """Return the array of the option `values`, or the only one."""
+    if name is not None and name not in names:
+        raise OptionError(f"`values` {name}: {path} has no such array{suggestion(name, names)}")
+    if name is None and len(names) != 1:
+        raise InputError(path, f"expected one array of vectors, found {', '.join(names) or 'none'} (`values` NAME)")
+    return names[0] if name is None else name
+
+
 class ArchiveFile:
     """An archive of dense arrays: one of values and optionally others of ids and labels."""
 
@@ -344,7 +346,7 @@ class ArchiveFile:
         separate = [(field, name) for field, name in labels if name in headers]
         columns = tuple(text for text, (_, name) in zip(options.labels, labels, strict=True) if name not in headers)
         separate_arrays = {self._id_array, *(name for _, name in separate)}
-        self._array = self._chosen(options.values, [name for name in headers if name not in separate_arrays])
+        self._array = _chosen_array(path, options.values, [name for name in headers if name not in separate_arrays])
         shape, dtype = headers[self._array]
         inside = ReadOptions(id=None if self._id_array else options.id, labels=columns)
         self.layout = layout_of(inside, (), width_of(path, shape, dtype), path)
@@ -369,17 +371,6 @@ class ArchiveFile:
                     header = _Header(self.name, file, name)
                     headers[name] = header.shape, header.dtype
         return headers
-
-    def _chosen(self, name: str | None, names: list[str]) -> str:
-        if name is not None:
-            if name not in names:
-                raise OptionError(f"`values` {name}: {self.name} has no such array{suggestion(name, names)}")
-            return name
-        if len(names) != 1:
-            raise InputError(
-                self.name, f"expected one array of vectors, found {', '.join(names) or 'none'} (`values` NAME)"
-            )
-        return names[0]
 
     def chunks(self) -> Iterator[VectorChunk]:
         """Yield the vectors in chunks of 4 million values."""
@@ -467,13 +458,7 @@ class ZarrFile:
                 raise OptionError(f"`values` {name}: {self.name} is one array, which has no name")
             return node
         arrays = dict(node.arrays())
-        if name is not None and name not in arrays:
-            raise OptionError(f"`values` {name}: {self.name} has no such array{suggestion(name, arrays)}")
-        if name is None and len(arrays) != 1:
-            raise InputError(
-                self.name, f"expected one array, found {', '.join(sorted(arrays)) or 'none'} (`values` NAME)"
-            )
-        return arrays[name if name is not None else next(iter(arrays))]
+        return arrays[_chosen_array(self.name, name, sorted(arrays))]
 
     def chunks(self) -> Iterator[VectorChunk]:
         """Yield the vectors in complete Zarr chunks, about 4 million values at a time."""
@@ -570,7 +555,11 @@ class TableFile:
             self._separator, guess = named, Guess("separator", shown(named), "separator")
         if guess is not None:
             guesses[guess] = None
-        first = self._fields(line)
+        try:
+            first = [field.strip() for field in next(csv.reader([line.decode()], delimiter=self._separator))]
+        except (UnicodeDecodeError, csv.Error, StopIteration) as error:
+            expected = f"expected UTF-8 text with {self._separator!r} between values ({error})"
+            raise InputError(path, expected) from None
         self._header = self._is_header(first, second, options)
         if options.header is None and not _named(first, options):
             guesses[Guess("header", HEADERS[not self._header], "header")] = None
@@ -598,14 +587,6 @@ class TableFile:
         if len(line) >= MOST_LINE and not line.endswith(b"\n"):
             raise InputError(self.name, f"expected lines of at most {MOST_LINE} bytes")
 
-    def _fields(self, line: bytes) -> list[str]:
-        try:
-            return [field.strip() for field in next(csv.reader([line.decode()], delimiter=self._separator))]
-        except (UnicodeDecodeError, csv.Error, StopIteration) as error:
-            raise InputError(
-                self.name, f"expected UTF-8 text with {self._separator!r} between values ({error})"
-            ) from None
-
     def _is_header(self, first: list[str], second: bytes, options: ReadOptions) -> bool:
         if options.header is not None:
             return options.header == "yes"
@@ -616,7 +597,15 @@ class TableFile:
             return True
         # Invalid lines are refused when they are read.
         fields = next(csv.reader([second.decode("utf-8", "replace")], delimiter=self._separator), [])
-        return len(fields) == len(first) and _number_columns(first, fields, layout.values)
+        # A header may number the columns from 0 or 1, as in files of pandas and R, if the second line has fractions. A
+        # row index before the columns is not counted, and its name may be empty.
+        named = [place for place in layout.values if first[place]]
+        numbered = len(named) >= MIN_NUMBERED and all(_INTEGER.fullmatch(first[place]) for place in named)
+        if len(fields) != len(first) or not numbered:
+            return False
+        shifts = {int(first[place]) - place for place in named}
+        fractions = any(_is_number(fields[place]) and not _INTEGER.fullmatch(fields[place].strip()) for place in named)
+        return len(shifts) == 1 and shifts <= {-1, 0, 1} and fractions
 
     def chunks(self) -> Iterator[VectorChunk]:
         """Yield the vectors in chunks of some megabytes of text."""
@@ -682,19 +671,6 @@ def _named(first: list[str], options: ReadOptions) -> bool:
     """Return True if an option refers to a column by name, which requires a header."""
     columns = [text if text in first else text.partition("=")[2] or text for text in options.labels]
     return any(not text.lstrip("-").isdigit() for text in [*columns, options.id or "1"])
-
-
-def _number_columns(first: list[str], second: list[str], places: tuple[int, ...]) -> bool:
-    """Return True if the first line numbers the columns from 0 or 1, as pandas and R do, and the second has fractions.
-
-    A row index before the columns is not counted, and its name may be empty.
-    """
-    named = [place for place in places if first[place]]
-    if len(named) < MIN_NUMBERED or not all(_INTEGER.fullmatch(first[place]) for place in named):
-        return False
-    shifts = {int(first[place]) - place for place in named}
-    fractions = any(_is_number(second[place]) and not _INTEGER.fullmatch(second[place].strip()) for place in named)
-    return len(shifts) == 1 and shifts <= {-1, 0, 1} and fractions
 
 
 def _is_number(text: str) -> bool:

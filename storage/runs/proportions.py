@@ -186,7 +186,14 @@ def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = 
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part, ids = Path(place) / f"part{ending}", Path(place) / "ids.csv"
         try:
-            writer = _open(part, ids, schema, dense)
+            writer: Writer
+            if ending == ".npy":
+                writer = NpyWriter(part, ids, schema)
+            elif ending == ".npz":
+                writer = NpzWriter(part)
+            else:
+                by_rows = ending == ".csv" and TOPICS in schema.names
+                writer = TableWriter(part, schema, by_topic if dense else by_pair if by_rows else None)
             yield writer
             writer.close()
         except OSError as error:
@@ -203,15 +210,6 @@ def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = 
             if ids_path is not None:
                 File(ids_path).remove()
             raise
-
-
-def _open(part: Path, ids: Path, schema: pa.Schema, dense: bool) -> Writer:
-    if part.suffix == ".npy":
-        return NpyWriter(part, ids, schema)
-    if part.suffix == ".npz":
-        return NpzWriter(part)
-    by_rows = part.suffix == ".csv" and TOPICS in schema.names
-    return TableWriter(part, schema, by_topic if dense else by_pair if by_rows else None)
 
 
 def by_topic(table: pa.Table) -> pa.Table:

@@ -196,12 +196,9 @@ def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
             raise DamagedError(
                 path, "expected a row of shares for each topic, one or less a segment", "field 'segmented'"
             )
-    if summary.dates is not None:
-        _check_dates(summary.dates, path)
-    return summary
-
-
-def _check_dates(dates: DatesSummary, path: str) -> None:
+    dates = summary.dates
+    if dates is None:
+        return summary
     count = len(dates.hour)
     if any(len(sums) != count for sums in (dates.unit, dates.documents, dates.tokens, dates.squares)):
         raise DamagedError(path, f"expected {count} of each, as there are dates", "field 'dates'")
@@ -216,3 +213,4 @@ def _check_dates(dates: DatesSummary, path: str) -> None:
             raise DamagedError(
                 path, f"expected {count} x {len(dates.topics)} numbers in base64", f"field 'dates.{name}'"
             )
+    return summary

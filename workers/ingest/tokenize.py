@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +43,12 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None, rule: int = RULE) ->
     """Return the words of texts."""
     if tokenizer is not None:
         return _by_function(texts, tokenizer, rule)
-    parts = [_by_runs(piece, rule) for piece in _pieces(texts)]
+    # About `PIECE` bytes of texts are split at a time.
+    offsets, firsts = _offsets(texts), [0]
+    while firsts[-1] < len(texts):
+        end = int(np.searchsorted(offsets, offsets[firsts[-1]] + PIECE, side="right")) - 1
+        firsts.append(min(max(end, firsts[-1] + 1), len(texts)))
+    parts = [_by_runs(texts.slice(first, end - first), rule) for first, end in pairwise(firsts)]
     if len(parts) == 1:
         return parts[0]
     words = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *(part.words for part in parts)]))
@@ -50,17 +56,6 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None, rule: int = RULE) ->
     numbers = [np.zeros(0, np.int32), *(place[part.numbers] for place, part in zip(places, parts, strict=True))]
     lengths = [np.zeros(1, np.int64), *(np.diff(part.offsets) for part in parts)]
     return Tokens(words, np.concatenate(numbers), np.cumsum(np.concatenate(lengths)))
-
-
-def _pieces(texts: pa.Array) -> Iterator[pa.Array]:
-    """Yield texts, about `PIECE` bytes at a time."""
-    offsets = _offsets(texts)
-    first = 0
-    while first < len(texts):
-        end = int(np.searchsorted(offsets, offsets[first] + PIECE, side="right")) - 1
-        end = min(max(end, first + 1), len(texts))
-        yield texts.slice(first, end - first)
-        first = end
 
 
 def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:

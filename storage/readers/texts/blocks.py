@@ -30,7 +30,6 @@ from collapsium.storage.readers.texts.tables import (
     gather_arrow,
     gather_parquet,
     gather_table,
-    is_numbered,
     row_groups,
     row_spans,
 )
@@ -253,9 +252,9 @@ def _batches(gathering: Gathering, rows: Iterator[None]) -> Iterator[Batch]:
 
 
 def are_numbered(files: list[Span], kind: str, options: ReadOptions) -> bool:
-    """Return True if the first file has no ids, so that documents are numbered."""
+    """Return True if the first file has no column of ids, and none is named, so that documents are numbered."""
     if kind not in ("csv", "parquet"):
         return False
     names, fields = columns_of(files[0], kind, options), Fields.of(options)
     require_columns(files[0].path, names, fields)
-    return is_numbered(names, fields)
+    return not fields.id_is_set and fields.id not in names

@@ -85,22 +85,18 @@ def _end_of_attachment(lines: Sequence[str], place: int) -> int:
 
 def _end_of_uuencoded(lines: Sequence[str], place: int) -> int:
     """Return the line after a uuencoded block that begins at a line, including its closing lines."""
-    while place < len(lines) and _is_uuencoded(lines[place]):
+    while place < len(lines):
+        # A line is as long as its first character states, or a full line that lost trailing spaces. Some encoders put a
+        # checksum behind each line.
+        line = lines[place]
+        groups = -(-((ord(line[:1] or " ") - 32) & 63) // 3)
+        is_complete = groups > 0 and len(line) in (1 + 4 * groups, 2 + 4 * groups) and _UUENCODED.fullmatch(line)
+        if not is_complete and not _STRIPPED_UUENCODED.fullmatch(line):
+            break
         place += 1
     if place < len(lines) and lines[place] in ("", " ", "`") and lines[place + 1 : place + 2] == ["end"]:
         return place + 2
     return place + 1 if lines[place : place + 1] == ["end"] else place
-
-
-def _is_uuencoded(line: str) -> bool:
-    """Return whether a line is as long as its first character states, or a full line that lost trailing spaces."""
-    if _STRIPPED_UUENCODED.fullmatch(line):
-        return True
-    if not line or not _UUENCODED.fullmatch(line):
-        return False
-    groups = -(-((ord(line[0]) - 32) & 63) // 3)
-    # Some encoders put a checksum behind each line.
-    return groups > 0 and len(line) in (1 + 4 * groups, 2 + 4 * groups)
 
 
 CHUNK_BYTES = 1 << 24  # bytes of text that are tokenized together

@@ -20,8 +20,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 from collapsium.pipeline import append, ingest
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.building.ingest import ingest as ingest_in_turn
-from collapsium.storage.building.ingest_record import read_history
-from collapsium.storage.building.vocabulary_cuts import Cuts
+from collapsium.storage.building.ingest_record import Cuts, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.word_rule import RULE, word_pattern
 from collapsium.storage.errors import AbsentError, InputError, OccupiedError, OptionError
