@@ -8,7 +8,7 @@ from typing import Generic, TypedDict, TypeVar
 
 from collapsium.pipeline.formatting import counted, quantity, sample_text
 from collapsium.pipeline.monitoring.events import Event
-from collapsium.storage.runs.run import REQUIRED
+from collapsium.storage.runs.event_records import REQUIRED
 
 MAX_CURVE_POINTS = 600  # Largest number of points of a curve
 PACE_ITERATIONS = 20  # Number of last iterations from which the remaining time is estimated
