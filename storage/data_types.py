@@ -18,7 +18,7 @@ class FileFormat(NamedTuple):
     endings: tuple[str, ...] = ()
 
 
-# All formats of sources. Readers of word counts are in `readers/counts.py`, of texts in `readers/texts/batches.py`.
+# All formats of sources. Readers of word counts are in `readers/counts.py`, of texts in `readers/texts/blocks.py`.
 Format: TypeAlias = Literal[
     "anndata", "csv", "jsonl", "ldac", "mallet", "mtx", "npz", "parquet", "svmlight", "text", "uci", "vectors"
 ]
@@ -55,15 +55,13 @@ DType: TypeAlias = "np.dtype[Any]"  # The dtype of an `AnyArray`
 
 def is_annotated(value: object) -> bool:
     """Return True for an AnnData object, or one with its attributes; nothing of it is read."""
-    return has_named_matrix(value) and _has(value, "layers", "obs")
+    return has_named_matrix(value, "layers", "obs")
 
 
-def has_named_matrix(value: object) -> bool:
-    """Return True for an object with a matrix X and names, such as AnnData and its `raw`; nothing of it is read."""
-    return _has(value, "X", "obs_names", "var_names")
+def has_named_matrix(value: object, *further: str) -> bool:
+    """Return True for an object with a matrix X and names, such as AnnData and its `raw`, and with further attributes.
 
-
-def _has(value: object, *names: str) -> bool:
-    # `hasattr` would read X where it is a part of a matrix on disk.
-    missing = object()
+    Nothing of it is read: `hasattr` would read X where it is a part of a matrix on disk.
+    """
+    missing, names = object(), ("X", "obs_names", "var_names", *further)
     return all(inspect.getattr_static(value, name, missing) is not missing for name in names)

@@ -123,6 +123,11 @@ class MissingError(CollapsiumError, ImportError):
     """A package of an optional extra is not installed."""
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the first line of an error, or its type if it has no text."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
 @contextmanager
 def optional(package: str, message: str) -> Iterator[None]:
     """Raise `MissingError` with a message if an import in the block finds that an optional package is not installed."""

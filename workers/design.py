@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.labels import DocumentRows
 from collapsium.storage.corpus.list_columns import labels_of
-from collapsium.storage.corpus.shard_columns import LABELS, SEGMENTS
+from collapsium.storage.corpus.parquet import LABEL_COLUMN, SEGMENTS
 from collapsium.storage.errors import DamagedError, InputError, MissingError, OptionError, near
 from collapsium.storage.readers.texts.values import is_missing
 from collapsium.workers.date_sums import moment
@@ -235,7 +235,7 @@ def fields_of(extras: Mapping[str, pa.Array], documents: int, names: Iterable[st
 
 def names_in(extras: Mapping[str, pa.Array], documents: int) -> set[str]:
     """Return the names of a shard's fields."""
-    labels = labels_of(documents, {name: column for name, column in extras.items() if name in (LABELS,)})
+    labels = labels_of(documents, {name: column for name, column in extras.items() if name in (LABEL_COLUMN,)})
     numbers = {name for name, column in extras.items() if pa.types.is_float64(column.type)}
     return {field for field, _ in labels.names} | numbers | ({DATE} & set(extras))
 

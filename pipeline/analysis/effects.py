@@ -28,7 +28,7 @@ from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.errors import AbsentError, OptionError, near
-from collapsium.storage.runs.posteriors import PosteriorRecord
+from collapsium.storage.runs.model import PosteriorRecord
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.design import (
     DATE,

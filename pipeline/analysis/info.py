@@ -71,13 +71,13 @@ def _corpus(corpus: Corpus, folder: Folder) -> JsonObject:
     counts: JsonObject = {}
     fields = corpus.manifest.fields
     if "labels" in fields or "double" in fields.values():
-        from collapsium.storage.building import label_split
+        from collapsium.storage.building.split import label_summary
 
-        counts.update(label_split.summary(corpus))
+        counts.update(label_summary(corpus))
     if "segments" in fields:
-        from collapsium.storage.building import explode
+        from collapsium.storage.building.split import segment_summary
 
-        counts.update(explode.segment_summary(corpus))
+        counts.update(segment_summary(corpus))
     return {
         "kind": "corpus",
         "holds": manifest.holds,

@@ -44,7 +44,7 @@ from collapsium.storage import html
 from collapsium.storage.corpus.corpus import ShardReference
 from collapsium.storage.errors import OptionError, near
 from collapsium.storage.printable import ShortRepr
-from collapsium.storage.runs.posteriors import PosteriorRecord
+from collapsium.storage.runs.model import PosteriorRecord
 from collapsium.storage.units import Counting
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles, read_rows

@@ -40,8 +40,7 @@ from collapsium.storage.corpus.word_rule import (
 from collapsium.storage.errors import MAX_NAMES, AbsentError, InputError, OptionError
 from collapsium.storage.readers.base import distinct
 from collapsium.storage.readers.open import TEXTS, ReadOptions, guess_format, kind_of_name
-from collapsium.storage.readers.texts.batches import FIXED, are_numbered, fields_of, read_batches
-from collapsium.storage.readers.texts.blocks import cut_blocks, find_files
+from collapsium.storage.readers.texts.blocks import FIXED, are_numbered, cut_blocks, fields_of, find_files, read_batches
 from collapsium.storage.readers.texts.gathering import Batch
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.runs.summary import SummaryRecord, read_summary

@@ -53,9 +53,7 @@ from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling
 from collapsium.pipeline.options import keywords
-from collapsium.storage.building.chunks import Chunk, write_table
-from collapsium.storage.building.ingest_record import History, Report, read_history
-from collapsium.storage.building.vocabulary_cuts import Sieve
+from collapsium.storage.building.ingest_record import History, Report, Sieve, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import (
     APPENDED_VECTORS,
@@ -65,8 +63,8 @@ from collapsium.storage.corpus.manifest import (
     ShardRecord,
     VectorsRecord,
 )
+from collapsium.storage.corpus.parquet import UNKNOWN_SHARE
 from collapsium.storage.corpus.shard import digest_of_ids
-from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.corpus.vectors import ARRAY, Vectors
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.writer import MIN_SHARD_TOKENS, VectorWriter, WrittenVectors
@@ -83,10 +81,10 @@ from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.vectors import DenseSource
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest import tasks as reading
-from collapsium.workers.ingest.count import counts_of, ids_of_numbers
+from collapsium.workers.ingest.chunks import Chunk, counts_of, ids_of_numbers, write_table
+from collapsium.workers.ingest.phrases import ReadRequest
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord
-from collapsium.workers.ingest.token_reading import ReadRequest
 
 TAG = 12  # Digits of a digest in a file's name
 ENTRY_NAMES = ("<element: ", "<item: ")  # Names of the entries of lists in types of columns: Parquet's, and Arrow's

@@ -29,11 +29,10 @@ from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling
 from collapsium.pipeline.monitoring.progress import Counter, shows
 from collapsium.pipeline.options import keywords, names_of, paths_of
 from collapsium.pipeline.outputs import overwrites, place_for
-from collapsium.storage.building.explode import explode_corpus
 from collapsium.storage.building.ingest import RelabelledSource, ingest_vectors
 from collapsium.storage.building.ingest import ingest as ingest_source
-from collapsium.storage.building.ingest_record import History, Report
-from collapsium.storage.building.vocabulary_cuts import Cuts
+from collapsium.storage.building.ingest_record import Cuts, History, Report
+from collapsium.storage.building.split import explode_corpus
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.word_rule import RULE

@@ -39,8 +39,8 @@ from collapsium.pipeline.corpora.texts_in_memory import (
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling, is_elsewhere
 from collapsium.pipeline.options import paths_of
-from collapsium.storage.building.explode import exploded
 from collapsium.storage.building.ingest_record import History, Report, read_history
+from collapsium.storage.building.split import exploded
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
 from collapsium.storage.corpus.segments import running
@@ -52,14 +52,12 @@ from collapsium.storage.errors import AbsentError, InputError, MismatchError, Op
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet import string_array
 from collapsium.storage.readers.open import TEXTS, ReadOptions, kind_of_name
-from collapsium.storage.readers.texts.batches import batches_of_table
-from collapsium.storage.readers.texts.blocks import Block
+from collapsium.storage.readers.texts.blocks import Block, batches_of_table
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.ingest.count import counted_of, stream_of
-from collapsium.workers.ingest.phrases import Phrases
+from collapsium.workers.ingest.chunks import counted_of, stream_of
+from collapsium.workers.ingest.phrases import Phrases, ReadRequest, tokens_of_texts
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, documents_of, shards_of
-from collapsium.workers.ingest.token_reading import ReadRequest, tokens_of_texts
 
 MAX_SHARE = 0.1  # Share of unknown tokens above which a warning is given
 

@@ -13,7 +13,7 @@ from collapsium.pipeline.corpora.options import READING
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.ingest_record import History, Report, SideFileColumns, read_history
-from collapsium.storage.building.label_split import covariates_of
+from collapsium.storage.building.split import covariates_of
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS, MANIFEST, VECTORS
 from collapsium.storage.corpus.parquet import LABELS
@@ -26,8 +26,7 @@ from collapsium.storage.readers.matrices import matrix_inside
 from collapsium.storage.readers.open import FORMATS, TEXTS, ReadOptions, guess_format, kind_of_name, resolved_index_base
 from collapsium.storage.readers.read_options import Guess, with_guesses
 from collapsium.storage.readers.side_files import SideFileRequest, Sides, read_sides
-from collapsium.storage.readers.texts.batches import FIXED
-from collapsium.storage.readers.texts.blocks import find_files
+from collapsium.storage.readers.texts.blocks import FIXED, find_files
 from collapsium.storage.readers.texts.fields import Fields, named
 from collapsium.storage.readers.texts.segment import HEADINGS
 from collapsium.storage.readers.texts.stopwords import DEFAULT as STOP_WORDS

@@ -16,8 +16,7 @@ from collapsium.pipeline.corpora.texts_in_memory import in_memory, paths_or_text
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.pipeline.outputs import overwrites, place_for
-from collapsium.storage.building.label_split import split_labels
-from collapsium.storage.building.split import Held, document_draws, split_corpus, split_corpus_documents
+from collapsium.storage.building.split import Held, document_draws, split_corpus, split_corpus_documents, split_labels
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.units import Counting, silent

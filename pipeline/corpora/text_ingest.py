@@ -19,11 +19,9 @@ import pyarrow.compute as pc
 from collapsium.pipeline.executors.base import TLS, Executor, Future, in_order
 from collapsium.pipeline.executors.open import open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, as_scheduler, check_scheduler, is_elsewhere
-from collapsium.storage.building.chunks import write_table
-from collapsium.storage.building.ingest_record import History, Phrasing, Report
-from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
+from collapsium.storage.building.ingest_record import Cuts, History, Phrasing, Report, Sieve
 from collapsium.storage.corpus.manifest import Manifest, ShardRecord
-from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
+from collapsium.storage.corpus.parquet import UNKNOWN_SHARE
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.corpus.word_rule import lookup_keys
 from collapsium.storage.corpus.writer import even_shard_tokens_of
@@ -35,20 +33,18 @@ from collapsium.storage.readers.base import NOT_IN_VOCABULARY, Dropped, distinct
 from collapsium.storage.readers.open import kind_of_name
 from collapsium.storage.readers.read_options import Guess, ReadOptions, distinct_guesses
 from collapsium.storage.readers.side_files import Sides
-from collapsium.storage.readers.texts.batches import are_numbered, fields_of
-from collapsium.storage.readers.texts.blocks import Block, absolute, chosen_files, cut_blocks
+from collapsium.storage.readers.texts.blocks import Block, absolute, are_numbered, chosen_files, cut_blocks, fields_of
 from collapsium.storage.readers.texts.fields import DAY_FIRST, DateTally, Fields
 from collapsium.storage.readers.texts.lines import first_fields
 from collapsium.storage.readers.texts.segment import LeftOut, Span
 from collapsium.storage.units import Counting
 from collapsium.workers import special_functions as special
 from collapsium.workers.ingest import tasks as reading
-from collapsium.workers.ingest.count import ids_of_numbers
+from collapsium.workers.ingest.chunks import ids_of_numbers, write_table
 from collapsium.workers.ingest.normal_forms import require_library
-from collapsium.workers.ingest.phrases import FREQUENT, add_pairs, count_pairs
+from collapsium.workers.ingest.phrases import FREQUENT, PHRASES, ReadRequest, add_pairs, count_pairs
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, write_vocabulary
-from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest
 from collapsium.workers.ingest.tokenize import load_tokenizer
 
 Ints = npt.NDArray[np.int64]

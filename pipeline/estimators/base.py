@@ -51,12 +51,10 @@ from collapsium.pipeline.models.topics import word_scores
 from collapsium.pipeline.monitoring.progress import counter_here, iteration_here, partitions_here, shown, silenced
 from collapsium.pipeline.options import python_number, python_value
 from collapsium.pipeline.outputs import TEMPORARY
-from collapsium.storage.building.chunks import Chunk, write_table
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS
-from collapsium.storage.corpus.parquet import LABELS
+from collapsium.storage.corpus.parquet import LABELS, too_long
 from collapsium.storage.corpus.shard import Documents
-from collapsium.storage.corpus.shard_columns import too_long
 from collapsium.storage.corpus.vocabulary import Vocabulary, words_digest
 from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.corpus.writer import CorpusWriter, finish_corpus, numbered_ids
@@ -73,7 +71,7 @@ from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.design import DATE, CheckedFormula, level_text
 from collapsium.workers.families.family import AnyFamily
-from collapsium.workers.ingest.count import counts_of, sum_counts
+from collapsium.workers.ingest.chunks import Chunk, counts_of, sum_counts, write_table
 from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import BlockRead, ChunkRecord, side_table, write_vocabulary
 from collapsium.workers.options import present_names, warn_renamed

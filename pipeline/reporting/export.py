@@ -34,7 +34,7 @@ from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError,
 from collapsium.storage.io.file import File, require_free
 from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.printable import CsvRows, ShortRepr, guarded_note
-from collapsium.storage.readers.annotated_file import NEEDED
+from collapsium.storage.readers.annotated import NEEDED
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.run import Run
 from collapsium.storage.units import Counting, silent

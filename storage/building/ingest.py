@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.building.ingest_record import History, Report
-from collapsium.storage.building.vocabulary_cuts import Cuts, Sieve
+from collapsium.storage.building.ingest_record import Cuts, History, Report, Sieve
 from collapsium.storage.corpus.manifest import Manifest
 from collapsium.storage.corpus.shard import Documents, merge_segments
-from collapsium.storage.corpus.vectors import Vectors
 from collapsium.storage.corpus.vocabulary import as_spelled_in
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.errors import InputError, OptionError
@@ -62,9 +59,6 @@ class RelabelledSource:
             yield replace(left, words=numbers[order], counts=left.counts[order])
 
 
-Some = TypeVar("Some", Documents, Vectors)
-
-
 def ingest(
     source: Source,
     corpus: str | os.PathLike[str],
@@ -86,8 +80,14 @@ def ingest(
         writer = CorpusWriter(folder, int(retained.sum()), shard_tokens)
         written, empty = 0, 0
         for documents in source.documents():
-            left = documents if retained.all() else _cut(documents, retained, number)
-            writer.add(left if sides is None else _sided(left, sides, written))
+            left = documents
+            if not retained.all():
+                counts = np.where(retained[documents.words], documents.counts, 0).astype(np.int32)
+                left = documents.with_counts(counts)
+                left = replace(left, words=number[left.words].astype(np.int32))
+            if sides is not None:
+                left = replace(left, extras=merged(left.extras, sides.of(left.ids, written)))
+            writer.add(left)
             written += len(documents)
             empty += int((np.diff(left.offsets) == 0).sum())
             progress(written)
@@ -106,7 +106,7 @@ def ingest(
                 tokens=manifest.tokens,
                 source_tokens=report.source_tokens or manifest.tokens,
             )
-            report = replace(report, guesses=distinct_guesses(_guesses(history, sides), source.guesses))
+            report = replace(report, guesses=_guesses(history, sides, source))
             replace(history, report=report, frequent=frequent).write(folder)
         return manifest
 
@@ -127,7 +127,9 @@ def ingest_vectors(
         writer = VectorWriter(folder, len(columns), shard_tokens)
         written = 0
         for vectors in source.vectors():
-            writer.add(vectors if sides is None else _sided(vectors, sides, written))
+            if sides is not None:
+                vectors = replace(vectors, extras=merged(vectors.extras, sides.of(vectors.ids, written)))
+            writer.add(vectors)
             written += len(vectors)
             progress(written)
         try:
@@ -136,20 +138,14 @@ def ingest_vectors(
             raise InputError(source.name, error.expected) from None
         unmatched = 0 if sides is None else sides.judge(written)
         if history is not None:
-            report = Report(documents=written, unmatched_rows=unmatched)
-            guesses = distinct_guesses(_guesses(history, sides), source.guesses)
-            replace(history, report=replace(report, guesses=guesses)).write(folder)
+            guesses = _guesses(history, sides, source)
+            report = Report(documents=written, unmatched_rows=unmatched, guesses=guesses)
+            replace(history, report=report).write(folder)
         return manifest
 
 
-def _guesses(history: History, sides: Sides | None) -> tuple[Guess, ...]:
-    """Return the guesses that were made before the documents were read."""
-    return distinct_guesses(history.report.guesses, () if sides is None else sides.guesses)
-
-
-def _sided(part: Some, sides: Sides, first: int) -> Some:
-    """Add the labels and covariates of side files to documents, or vectors, numbered from `first`."""
-    return replace(part, extras=merged(part.extras, sides.of(part.ids, first)))
+def _guesses(history: History, sides: Sides | None, source: Source | DenseSource) -> tuple[Guess, ...]:
+    return distinct_guesses(history.report.guesses, () if sides is None else sides.guesses, source.guesses)
 
 
 def _require_shard_tokens(shard_tokens: int | None) -> None:
@@ -184,8 +180,3 @@ def _retained_words(
         dropped=tuple(sieve.dropped),
     )
     return sieve.retained, report, sieve.frequent
-
-
-def _cut(documents: Documents, retained: npt.NDArray[np.bool_], number: npt.NDArray[np.int64]) -> Documents:
-    inside = documents.with_counts(np.where(retained[documents.words], documents.counts, 0).astype(np.int32))
-    return Documents(inside.ids, inside.offsets, number[inside.words].astype(np.int32), inside.counts, inside.extras)

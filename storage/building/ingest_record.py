@@ -1,4 +1,4 @@
-"""``ingest.json`` of a corpus: options of reading and tokenizing, and counts of what was dropped, by reason.
+"""``ingest.json`` of a corpus: options of reading, tokenizing and pruning, and counts of what was dropped, by reason.
 
 Documents that are appended later are read with the same options. The record holds no path, URL or time, so that the
 same sources give the same record.
@@ -10,19 +10,97 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 import pydantic
 
-from collapsium.storage.building.vocabulary_cuts import Cuts
 from collapsium.storage.corpus.word_rule import FIRST_RULE, RULE
 from collapsium.storage.data_types import SCORES, JsonObject
-from collapsium.storage.errors import DamagedError
+from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump, read_record
 from collapsium.storage.printable import ShortRepr, short
-from collapsium.storage.readers.base import Dropped
+from collapsium.storage.readers.base import TOO_FREQUENT, TOO_MANY, TOO_RARE, Dropped
 from collapsium.storage.readers.read_options import Guess, ReadOptions
 from collapsium.storage.readers.texts.fields import DateTally
 from collapsium.storage.readers.texts.segment import LeftOut
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Rules of vocabulary pruning."""
+
+    min_documents: int = 0  # Words in fewer documents are dropped
+    max_document_share: float = 1.0  # Words in a larger share of the documents are dropped
+    # Largest number of words after these rules. Words are ranked by documents, then tokens, then spelling.
+    max_words: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.min_documents < 0:
+            raise OptionError(f"expected 0 or more, found {self.min_documents}", "min_documents")
+        if not 0 < self.max_document_share <= 1:
+            raise OptionError(f"expected a share in (0, 1], found {self.max_document_share}", "max_document_share")
+        if self.max_words is not None and self.max_words < 1:
+            raise OptionError(f"expected 1 or more, found {self.max_words}", "max_words")
+
+    @property
+    def drops_words(self) -> bool:
+        """True if any rule can drop a word."""
+        return self.min_documents > 0 or self.max_document_share < 1 or self.max_words is not None
+
+
+class Sieve:
+    """Drops words of a counted vocabulary, rule by rule, and counts them."""
+
+    def __init__(self, words: pa.Array, documents: npt.NDArray[np.int64], tokens: npt.NDArray[np.int64]) -> None:
+        self._words, self._documents, self._tokens = words, documents, tokens
+        self.retained: npt.NDArray[np.bool_] = np.ones(len(words), dtype=bool)
+        self.dropped: list[Dropped] = []
+        self.frequent: tuple[str, ...] = ()
+
+    def drop(self, rule: str, out: npt.NDArray[np.bool_]) -> None:
+        """Drop the words for which `out` is true."""
+        removed = self.retained & out
+        self.retained &= ~out
+        self.dropped.append(Dropped(rule, int(removed.sum()), int(self._tokens[removed].sum())))
+
+    def drop_frequent(self, cuts: Cuts, names: tuple[str, ...]) -> None:
+        """Drop the words that `Cuts.max_document_share` dropped from earlier documents."""
+        if names:
+            self.drop_named(_too_frequent(cuts), pa.array(names, pa.string()))
+
+    def drop_named(self, rule: str, names: pa.Array, *, inverted: bool = False) -> None:
+        """Drop the words in `names` or, if `inverted` is true, all words that are not in `names`."""
+        among = np.asarray(pc.is_in(self._words, value_set=names), dtype=bool)
+        self.drop(rule, ~among if inverted else among)
+
+    def cut(self, cuts: Cuts, documents: int, spare: pa.Array | None = None) -> None:
+        """Drop words by their documents."""
+        spared = pa.array([], pa.string()) if spare is None else spare
+        may = ~np.asarray(pc.is_in(self._words, value_set=spared), dtype=bool)
+        if cuts.min_documents > 0:
+            self.drop(f"{TOO_RARE}{cuts.min_documents} documents", may & (self._documents < cuts.min_documents))
+        if cuts.max_document_share < 1:
+            max_documents = cuts.max_document_share * documents
+            frequent = self.retained & may & (self._documents > max_documents)
+            self.frequent = tuple(self._words.filter(pa.array(frequent)).to_pylist())
+            self.drop(_too_frequent(cuts), frequent)
+        if cuts.max_words is not None:
+            room = max(cuts.max_words - len(spared), 0)
+            places = np.flatnonzero(self.retained & may)
+            ranks = np.empty(len(self._words), dtype=np.int64)
+            ranks[np.asarray(pc.sort_indices(self._words), dtype=np.int64)] = np.arange(len(self._words))
+            order = np.lexsort((ranks[places], -self._tokens[places], -self._documents[places]))
+            beyond = np.zeros(len(self._words), dtype=bool)
+            beyond[places[order[room:]]] = True
+            self.drop(f"{TOO_MANY}{cuts.max_words} words", beyond)
+
+
+def _too_frequent(cuts: Cuts) -> str:
+    return f"{TOO_FREQUENT}{cuts.max_document_share:g} of the documents"
+
 
 FILE, KIND, VERSION = "ingest.json", "collapsium-ingest", 7
 OLDEST = 6  # Version of release 0.1, whose reports have no guesses
@@ -30,15 +108,14 @@ OLDEST = 6  # Version of release 0.1, whose reports have no guesses
 # Fields of a report that are omitted if they are 0 or empty
 _SOMETIMES = ("unmatched_rows", "segments", "attachments", "unspaced_tokens", "dates", "guesses", "left_out")
 
-_LISTS = ("labels", "covariates")
-# Options of a single reading; every other one is recorded if it is not the default
+# Options of a single reading; every other one is recorded if it is among `_ALWAYS` or not the default
 _NEVER = ("vocabulary", "max_decompressed", "optional", "unknown_share")
+_ALWAYS = (
+    "id", "text", "title", "date", "labels", "covariates", "stop_words", "tokenizer", "bad_bytes", "index_base",
+)  # fmt: skip
 
 MAX_CHARACTERS = 1000  # Largest value of `min_characters`
 RECORDED_AS = {"min_characters": "min_letters"}  # Names of options in records, unchanged since 0.1
-
-_ALWAYS = ("id", "text", "title", "date", "stop_words", "tokenizer", "bad_bytes", "index_base")
-
 
 # Validators of the parts of a record, cached because they take longer to build than to use
 _ADAPTERS: dict[type[object], pydantic.TypeAdapter[Any]] = {}
@@ -78,11 +155,23 @@ class Report(ShortRepr):
     @property
     def remarks(self) -> list[str]:
         """Lines on dates, guesses and files that were left out; names of options are in backticks."""
-        lines = []
+        dates, lines = self.dates or DateTally(), []
+        if dates.missing:
+            lines.append(f"{_documents(dates.missing)} without a date")
+        if dates.unreadable:
+            examples = ", ".join(map(repr, dates.examples))
+            lines.append(f"{_documents(dates.unreadable)} with a date that cannot be read, such as {examples}")
+        if dates.ambiguous and not any(guess.option == "date_order" for guess in self.guesses):
+            orders = [repr(text) for text in (dates.day_first_example, dates.month_first_example) if text]
+            why = f"; {' and '.join(orders)} have different orders" if len(orders) > 1 else ""
+            remark = f"with an ambiguous date, such as {dates.example!r}"
+            lines.append(f"{_documents(dates.ambiguous)} {remark}, of which only the year counts (`date_order`){why}")
+        if self.guesses:
+            lines.append(self.guessed)
         for group in self.left_out:
             some = f"{', '.join(group.names)}{', ...' if group.files > len(group.names) else ''}"
             lines.append(f"{group.files:,} file{'s' * (group.files > 1)} left out, {group.why}: {some}")
-        return [*self._date_remarks(), *([self.guessed] if self.guesses else []), *lines]
+        return lines
 
     @property
     def guessed(self) -> str:
@@ -95,21 +184,6 @@ class Report(ShortRepr):
             for (what, option), texts in values.items()
         ]
         return f"guessed: {', '.join(guesses)}"
-
-    def _date_remarks(self) -> list[str]:
-        """Return lines on dates that are missing, unreadable or ambiguous, with examples."""
-        dates, lines = self.dates or DateTally(), []
-        if dates.missing:
-            lines.append(f"{_documents(dates.missing)} without a date")
-        if dates.unreadable:
-            examples = ", ".join(map(repr, dates.examples))
-            lines.append(f"{_documents(dates.unreadable)} with a date that cannot be read, such as {examples}")
-        if dates.ambiguous and not any(guess.option == "date_order" for guess in self.guesses):
-            orders = [repr(text) for text in (dates.day_first_example, dates.month_first_example) if text]
-            why = f"; {' and '.join(orders)} have different orders" if len(orders) > 1 else ""
-            remark = f"with an ambiguous date, such as {dates.example!r}"
-            lines.append(f"{_documents(dates.ambiguous)} {remark}, of which only the year counts (`date_order`){why}")
-        return lines
 
     @property
     def unknown_tokens(self) -> int:
@@ -167,16 +241,11 @@ class History(ShortRepr):
 
     def record(self) -> JsonObject:
         """Return the contents of ``ingest.json``."""
-        named = {
-            option.name: (getattr(self.options, option.name), option.default)
+        reading = {
+            RECORDED_AS.get(option.name, option.name): getattr(self.options, option.name)
             for option in fields(self.options)
             if option.name not in _NEVER
-        }
-        always = (*_ALWAYS, *_LISTS)
-        reading = {
-            RECORDED_AS.get(name, name): _as_json(value)
-            for name, (value, default) in named.items()
-            if name in always or value != default
+            and (option.name in _ALWAYS or getattr(self.options, option.name) != option.default)
         }
         optional: JsonObject = {} if self.side_files is None else {"side_files": _plain(self.side_files)}
         optional.update({"frequent": list(self.frequent)} if self.frequent else {})
@@ -224,12 +293,7 @@ def _reading_of(record: Mapping[str, object]) -> ReadOptions:
 
 def _plain(part: Report | Phrasing | SideFileColumns) -> JsonObject:
     """Return the fields as JSON, without counts of side files and segments that are 0."""
-    return {name: _as_json(value) for name, value in asdict(part).items() if value or name not in _SOMETIMES}
-
-
-def _as_json(value: object) -> object:
-    """Return a value with lists in place of tuples."""
-    return [_as_json(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return {name: value for name, value in asdict(part).items() if value or name not in _SOMETIMES}
 
 
 def read_history(folder: Folder) -> History | None:

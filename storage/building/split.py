@@ -1,29 +1,35 @@
-"""Split a corpus into a training and a held-out part, by tokens or by documents.
+"""Make corpora of a corpus: a training and a held-out part, by tokens, documents or labels, or one of its segments.
 
-A token is held out by a hash of (seed, document, word, copy), a document by a hash of (seed, document), so that a split
-does not depend on the shards.
+A token is held out by a hash of (seed, document, word, copy), a document by a hash of (seed, document), a label by a
+hash of (seed, document, field, value), so that a split does not depend on the shards.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.building.splitmix import GOLDEN, mixed
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import Step, read_steps, write_part, write_parts
+from collapsium.storage.corpus.list_columns import label_lists, rows_of, segment_bounds, segment_counts
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest, read_manifest
-from collapsium.storage.corpus.shard import Documents
+from collapsium.storage.corpus.segments import COLUMN, running
+from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
-from collapsium.storage.errors import CollapsiumError, InputError, OptionError
+from collapsium.storage.data_types import JsonObject
+from collapsium.storage.errors import CollapsiumError, InputError, MismatchError, OptionError, suggestion
 from collapsium.storage.io.atomic import abandoned
 from collapsium.storage.io.folder import Folder, created, ensure_free, unfinished
 from collapsium.storage.units import Counting, silent
@@ -36,28 +42,19 @@ def finish_interrupted(train: Folder, heldout: Folder) -> bool:
     present, missing = (train, heldout) if train.exists() else (heldout, train)
     with abandoned(Path(missing.path)) as places:
         for place in places:
-            if _are_parts_of_one_split(present, Folder(str(place))):
-                Folder(str(place)).rename(missing)
+            hidden = Folder(str(place))
+            try:
+                words = [read_manifest(part).vocabulary.words_sha256 for part in (present, hidden)]
+                first, second = read_steps(present), read_steps(hidden)
+            except CollapsiumError:  # it is incomplete
+                continue
+            if not first or not second or words[0] != words[1]:
+                continue
+            flipped = second[-1].model_copy(update={"heldout": not second[-1].heldout})
+            if first == (*second[:-1], flipped):
+                hidden.rename(missing)
                 return True
     return False
-
-
-def _are_parts_of_one_split(visible: Folder, hidden: Folder) -> bool:
-    """Return True if two folders are complete and are the two parts of the same split."""
-    try:
-        manifests = read_manifest(visible), read_manifest(hidden)
-        first, second = read_steps(visible), read_steps(hidden)
-    except CollapsiumError:
-        return False
-    if not first or not second or manifests[0].vocabulary.words_sha256 != manifests[1].vocabulary.words_sha256:
-        return False
-    flipped = second[-1].model_copy(update={"heldout": not second[-1].heldout})
-    return first == (*second[:-1], flipped)
-
-
-def is_same_part(first: Folder, second: Folder) -> bool:
-    """Return True if two folders hold the same part of the same split of the same corpus."""
-    return read_manifest(first).digest == read_manifest(second).digest and read_steps(first) == read_steps(second)
 
 
 _DOCUMENTS = np.uint64(0xD1B54A32D192ED03)  # Separates the random streams of documents and of their tokens
@@ -163,7 +160,11 @@ def two_parts(
         yield places
         for place in places:
             inherit_history(corpus.folder, place, documents=read_manifest(place).documents)
-        if not (finished and all(map(is_same_part, places, targets))):
+        same = finished and all(
+            read_manifest(place).digest == read_manifest(target).digest and read_steps(place) == read_steps(target)
+            for place, target in zip(places, targets, strict=True)
+        )
+        if not same:
             _put_in_place(places, targets)
 
 
@@ -269,3 +270,192 @@ def sample_documents(
         write_part(folder, corpus, step.model_copy(update={"heldout": True}))
         writer.finish(words)
         inherit_history(corpus.folder, folder, documents=read_manifest(folder).documents)
+
+
+_LABELS = np.uint64(0x8CB92BA72F3D8DD7)  # Separates the random streams of labels, documents and tokens
+
+NUMBER = "double"
+
+
+def covariates_of(fields: Mapping[str, str]) -> list[str]:
+    """Return the names of a corpus's covariates, sorted."""
+    return sorted(name for name, kind in fields.items() if kind == NUMBER and name not in EXTRAS)
+
+
+def label_summary(corpus: Corpus) -> JsonObject:
+    """Summarise the labels of a corpus by field, and its covariates."""
+    if "labels" not in corpus.manifest.fields and not covariates_of(corpus.manifest.fields):
+        return {}
+    values: dict[str, set[str]] = {}
+    counts: dict[str, npt.NDArray[np.int64]] = {}
+    numbers: dict[str, list[npt.NDArray[np.float64]]] = {}
+    for reference in corpus.references:
+        labels = reference.labels()
+        for name, column in labels.numbers.items():
+            numbers.setdefault(name, []).append(column[~np.isnan(column)])
+        fields = np.array([name for name, _ in labels.names], dtype=object)
+        owner = np.repeat(np.arange(labels.offsets.size - 1), np.diff(labels.offsets))
+        for name in dict.fromkeys(fields):
+            in_field = (fields == name)[labels.position]
+            values.setdefault(name, set()).update(value for field, value in labels.names if field == name)
+            more = np.array([in_field.sum(), np.unique(owner[in_field]).size], dtype=np.int64)
+            counts[name] = counts[name] + more if name in counts else more
+    result: JsonObject = {}
+    if "labels" in corpus.manifest.fields:
+        result["labels"] = {
+            name: {"values": len(values[name]), "labels": int(counts[name][0]), "documents": int(counts[name][1])}
+            for name in sorted(values)
+        }
+    if numbers:
+        result["covariates"] = {}
+    for name, parts in sorted(numbers.items()):
+        known = np.concatenate(parts)
+        least, most, mean = (float(known.min()), float(known.max()), float(known.mean())) if known.size else (None,) * 3
+        result["covariates"][name] = {"documents": known.size, "least": least, "most": most, "mean": mean}
+    return result
+
+
+def label_draws(
+    documents: npt.NDArray[np.int64], fields: list[str], values: list[str | None], seed: int
+) -> npt.NDArray[np.float64]:
+    """Draw a uniform number for each label."""
+    known: dict[tuple[str, str | None], int] = {}
+    codes = np.empty(len(fields), dtype=np.uint64)
+    for place, label in enumerate(zip(fields, values, strict=True)):
+        if label not in known:
+            name, value = label[0].encode(), label[1]
+            text = b"%d:%b" % (len(name), name) + (b"" if value is None else b"=" + value.encode())
+            known[label] = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+        codes[place] = known[label]
+    with np.errstate(over="ignore"):
+        drawn = mixed(np.uint64(seed % 2**64) + GOLDEN * (documents.astype(np.uint64) + np.uint64(1)))
+        drawn = mixed(mixed(drawn + _LABELS) + GOLDEN * (codes + np.uint64(1)))
+    draws: npt.NDArray[np.float64] = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return draws
+
+
+def part_columns(
+    extras: Mapping[str, pa.Array], first: int, share: float, seed: int, field: str | None = None
+) -> tuple[dict[str, pa.Array], dict[str, pa.Array], int]:
+    """Divide the labels and covariates of documents into retained and dropped ones."""
+    left, dropped, able = dict(extras), dict(extras), 0
+    for name, column in extras.items():
+        count = len(column)
+        if name == "labels":
+            rows = rows_of(column)
+            in_field = np.array([field in (None, name) for name in rows.column("field").to_pylist()], dtype=bool)
+            sides = [rows.column(side).to_pylist() for side in ("field", "value")]
+            draws = label_draws(np.asarray(rows.column("document")) + first, sides[0], sides[1], seed)
+            out = in_field & (draws < share)
+            left[name], dropped[name] = (label_lists(rows.filter(pa.array(chosen)), count) for chosen in (~out, out))
+            able += int(in_field.sum())
+        elif name in covariates_of({name: str(column.type)}):
+            drawn = label_draws(np.arange(first, first + count), [name] * count, [None] * count, seed) < share
+            out = drawn & (name == field)
+            missing = pa.scalar(None, column.type)
+            left[name], dropped[name] = (pc.if_else(pa.array(chosen), column, missing) for chosen in (~out, out))
+            able += (name == field) * (count - column.null_count)
+    return left, dropped, able
+
+
+def split_labels(
+    corpus: Corpus,
+    train: str | os.PathLike[str],
+    heldout: str | os.PathLike[str],
+    *,
+    share: float,
+    field: str | None = None,
+    seed: int = 0,
+    progress: Counting = silent,
+) -> None:
+    """Split the labels of documents into two corpora, which both have all documents, tokens and shards."""
+    if not 0 < share <= 1:
+        raise OptionError(f"expected a share above 0, and at most 1, found {share}", "drop_labels")
+    words, written, able = corpus.vocabulary.words, 0, 0
+    size = max(row.tokens for row in corpus.manifest.shards)
+    with two_parts(corpus, train, heldout) as folders:
+        kind = CorpusWriter if corpus.holds == DOCUMENTS else VectorWriter
+        writers: list[PartWriter] = [kind(folder, len(words), size) for folder in folders]
+        for reference in corpus.references:
+            part = reference.documents() if corpus.holds == DOCUMENTS else reference.vectors()
+            *sides, some = part_columns(part.extras, written, share, seed, field)
+            for writer, extras in zip(writers, sides, strict=True):
+                labelled = replace(part, extras=extras)
+                if isinstance(writer, CorpusWriter) and isinstance(labelled, Documents):
+                    writer.add_shard(labelled)
+                else:
+                    writer.add(labelled)
+            able, written = able + some, written + len(part)
+            progress(written)
+        if not able:
+            raise OptionError(_nothing(corpus, field))
+        write_parts(folders, corpus, Step(corpus=corpus.manifest.digest, kind="labels", seed=seed, high=share))
+        finish_parts(writers, (train, heldout), words)
+
+
+def _nothing(corpus: Corpus, field: str | None) -> str:
+    """Return the message that there is nothing to drop, with the fields of the corpus."""
+    fields = label_summary(corpus)
+    names = [*fields.get("labels", {}), *fields.get("covariates", {})]
+    named = f"there are {', '.join(names[:12])}" if names else "`ingest` with `labels` gives some"
+    if field is None:
+        return f"`drop_labels`: {corpus.url} has no labels; " + (
+            f"its covariates are dropped by name, `field` {names[0]}" if names else named
+        )
+    return f"`field` {field}: {corpus.url} has no labels or covariate of this name{suggestion(field, names)}; {named}"
+
+
+def segment_summary(corpus: Corpus) -> JsonObject:
+    """Count the segments of a corpus."""
+    if COLUMN not in corpus.manifest.fields:
+        return {}
+    count = empty = longest = 0
+    for reference in corpus.references:
+        column = reference.further()[COLUMN]
+        lengths = np.diff(segment_bounds(column))
+        count, empty = count + lengths.size, empty + int((lengths == 0).sum())
+        longest = max(longest, int(segment_counts(column).max(initial=0)))
+    mean = count / max(corpus.manifest.documents, 1)
+    return {"segments": {"count": count, "empty": empty, "mean": mean, "most": longest}}
+
+
+def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Counting = silent) -> Manifest:
+    """Make a corpus whose documents are the segments of another.
+
+    The shards and the vocabulary are kept, so that the two parts of a split again have the same documents. Document
+    frequencies are counted anew.
+    """
+    corpus.require(DOCUMENTS, "explode")
+    if COLUMN not in corpus.manifest.fields:
+        raise MismatchError(
+            f"{corpus.url}: its documents have no segments; `ingest` with `segments` keeps the segments of texts"
+        )
+    ensure_free(Folder(out))
+    words, read = corpus.vocabulary.words, 0
+    with created(Folder(out)) as folder:
+        writer = CorpusWriter(folder, len(words))
+        for reference in corpus.references:
+            documents = reference.documents()
+            parts = exploded(documents)
+            if len(parts):
+                writer.add_shard(parts)
+            read += len(documents)
+            progress(read)
+        write_part(folder, corpus, Step(corpus=corpus.manifest.digest, kind="segments"))
+        try:
+            manifest = writer.finish(words)
+        except InputError as error:
+            raise InputError(os.fspath(out), error.expected) from None
+        inherit_history(corpus.folder, folder, documents=manifest.documents, exploded=True)
+        return manifest
+
+
+def exploded(documents: Documents) -> Documents:
+    """Return the segments of documents as documents."""
+    column = documents.extras[COLUMN]
+    counts, bounds = segment_counts(column), segment_bounds(column)
+    owner = pa.array(np.repeat(np.arange(len(documents)), counts))
+    number = np.arange(counts.sum()) - np.repeat(running(counts)[:-1], counts) + 1
+    ids = pc.binary_join_element_wise(documents.ids.take(owner), pa.array(number).cast(pa.string()), "#")
+    extras = {name: column.take(owner) for name, column in documents.extras.items() if name != COLUMN}
+    return Documents(ids, bounds, documents.words, documents.counts, extras)

@@ -46,49 +46,40 @@ class ShardReference:
 
     def documents(self) -> shard.Documents:
         """Read the shard's documents with all columns; for vectors, ids and columns without pairs."""
-        from collapsium.storage.corpus import vectors as vector_files
-
         if self.dense is None:
             from collapsium.storage.corpus import shard
 
             documents = shard.read_documents(self.folder, self.record, self.words)
             self._require_fields(documents.extras)
             return documents
-        ids, extras = vector_files.read_columns(self.folder, self.record)
-        self._require_fields(extras)
-        return vector_files.without_pairs(ids, extras)
+        from collapsium.storage.corpus import vectors as vector_files
+
+        return vector_files.without_pairs(*self._columns())
 
     def ids(self) -> pa.Array:
         """Read the ids of the shard's documents or vectors."""
-        from collapsium.storage.corpus import vectors as vector_files
-
-        if self.dense is None:
-            from collapsium.storage.corpus import shard
-
-            return shard.read_ids(self.folder, self.record)
-        return vector_files.read_columns(self.folder, self.record)[0]
+        return self._columns()[0]
 
     def vectors(self) -> vector_files.Vectors:
         """Read the shard's vectors with all their columns."""
         from collapsium.storage.corpus import vectors as vector_files
 
         values = self._values()
-        ids, extras = vector_files.read_columns(self.folder, self.record)
-        self._require_fields(extras)
+        ids, extras = self._columns()
         return vector_files.Vectors(ids, values, extras)
 
     def further(self) -> dict[str, pa.Array]:
-        """Read the further columns of the shard's documents, without decoding ids and words."""
-        if self.dense is None:
-            from collapsium.storage.corpus import shard
+        """Read the further columns of the shard's documents, without decoding words."""
+        return self._columns()[1]
 
-            extras = shard.read_further(self.folder, self.record)
-        else:
-            from collapsium.storage.corpus import vectors as vector_files
+    def _columns(self) -> tuple[pa.Array, dict[str, pa.Array]]:
+        from collapsium.storage.corpus import shard
+        from collapsium.storage.corpus import vectors as vector_files
 
-            _, extras = vector_files.read_columns(self.folder, self.record)
+        read = shard.read_columns if self.dense is None else vector_files.read_columns
+        ids, extras = read(self.folder, self.record)
         self._require_fields(extras)
-        return extras
+        return ids, extras
 
     def _require_fields(self, extras: Mapping[str, pa.Array]) -> None:
         """Raise an error if the additional columns differ from the manifest's, as shards are concatenated."""
@@ -121,7 +112,7 @@ class ShardReference:
         return shard.Shard.of(self.number, self.documents(), labelled=labelled, segmented=segmented, design=design)
 
     def labels(self) -> Labels:
-        """Read the labels and covariates of the shard's documents, without decoding ids and words."""
+        """Read the labels and covariates of the shard's documents, without decoding words."""
         from collapsium.storage.corpus import list_columns
 
         return list_columns.labels_of(self.record.documents, self.further())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -125,47 +126,34 @@ def numbered(labels: Labels | None, table: LabelTable, documents: int) -> Number
 
 def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[str] = ()) -> LabelTable:
     """Return the table of the labels and covariates of a corpus, without decoding ids and words."""
-    counts = _LabelCounts(tuple(fields), tuple(numbers))
+    counts = Counter[Name]()
+    values: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in numbers}
+    known_fields, known_columns = set[str](), set[str]()
+    max_labels = labelled = 0
     for reference in corpus.references:
-        counts.add(reference.labels())
-    for option, names, known in (("labels", fields, counts.fields), ("covariates", numbers, counts.columns)):
+        labels = reference.labels()
+        known_fields |= {name for name, _ in labels.names}
+        known_columns |= set(labels.numbers)
+        for name in known_fields - set(fields) if fields else ():
+            labels = labels.without(name)
+        label_counts = np.diff(labels.offsets)
+        occurrences = np.bincount(labels.position, minlength=len(labels.names)).tolist()
+        counts.update({name: count for name, count in zip(labels.names, occurrences, strict=True) if count})
+        has = label_counts > 0
+        for name, parts in values.items():
+            column = labels.numbers.get(name)
+            if column is not None:
+                parts.append(column[~np.isnan(column)])
+                has = has | ~np.isnan(column)
+        max_labels = max(max_labels, int(label_counts.max(initial=0)))
+        labelled += int(has.sum())
+    for option, names, known in (("labels", fields, known_fields), ("covariates", numbers, known_columns)):
         for name in names:
             if name not in known:
                 raise OptionError(f"`{option}` {name}: {corpus.url} has no such field{suggestion(name, known)}")
-    labels = tuple(sorted(counts.counts))
-    covariates = tuple(_number_field(corpus, name, np.concatenate(counts.values[name])) for name in numbers)
-    documents = tuple(counts.counts[name] for name in labels)
-    return LabelTable(labels, documents, covariates, counts.max_labels, counts.labelled)
-
-
-class _LabelCounts:
-    """Sums of the shards' labels and covariates."""
-
-    def __init__(self, fields: tuple[str, ...], numbers: tuple[str, ...]) -> None:
-        self._taken = fields
-        self.counts: dict[Name, int] = {}
-        self.values: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in numbers}
-        self.fields, self.columns = set[str](), set[str]()
-        self.max_labels = self.labelled = 0
-
-    def add(self, labels: Labels) -> None:
-        """Add the labels and covariates of a shard."""
-        self.fields |= {name for name, _ in labels.names}
-        self.columns |= set(labels.numbers)
-        for name in self.fields - set(self._taken) if self._taken else ():
-            labels = labels.without(name)
-        label_counts = np.diff(labels.offsets)
-        for place, count in enumerate(np.bincount(labels.position, minlength=len(labels.names)).tolist()):
-            if count:
-                self.counts[labels.names[place]] = self.counts.get(labels.names[place], 0) + count
-        has = label_counts > 0
-        for name, values in self.values.items():
-            column = labels.numbers.get(name)
-            if column is not None:
-                values.append(column[~np.isnan(column)])
-                has = has | ~np.isnan(column)
-        self.max_labels = max(self.max_labels, int(label_counts.max(initial=0)))
-        self.labelled += int(has.sum())
+    covariates = tuple(_number_field(corpus, name, np.concatenate(values[name])) for name in numbers)
+    ordered = tuple(sorted(counts))
+    return LabelTable(ordered, tuple(counts[name] for name in ordered), covariates, max_labels, labelled)
 
 
 def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) -> NumberField:

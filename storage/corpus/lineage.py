@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Digest, check, dump, read_record
+from collapsium.storage.io.records import Digest, Record, check, dump, read_record
 
 LINEAGE = "lineage.json"
 KIND = "collapsium-lineage"
@@ -24,15 +24,13 @@ MAX_STEPS = 1000  # Largest number of successive splits; corpora are compared st
 Draw = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class Step(BaseModel):
+class Step(Record):
     """One split of a corpus, and the part that this corpus holds.
 
     ``corpus`` is the digest of the corpus that was split. A uniform number in [0, 1) was drawn, by the seed, for each
     token, document or label; those in [``low``, ``high``) were held out. ``heldout`` is True for the held-out part. A
     corpus whose documents are the segments of another has the kind ``segments`` and all tokens.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     corpus: Digest
     kind: Literal["tokens", "documents", "labels", "segments"]
@@ -59,23 +57,16 @@ class StepsRecord(BaseModel):
     steps: Annotated[tuple[Step, ...], Field(max_length=MAX_STEPS)]
 
 
-class Lineage(BaseModel):
+class Lineage(Record):
     """The origin of the tokens of a corpus.
 
     ``corpus`` is its digest, ``steps`` are the splits that lead to it, the earliest first, and ``contents`` are the
     digests of its shards with tokens.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     corpus: Digest
     steps: tuple[Step, ...] = ()
     contents: tuple[Digest, ...] = ()
-
-    @property
-    def ancestors(self) -> list[str]:
-        """Digests of the corpora that it comes from, the earliest first, and last the digest of the corpus itself."""
-        return [*(step.corpus for step in self.steps), self.corpus]
 
 
 def lineage_of(corpus: Corpus) -> Lineage:
@@ -125,8 +116,9 @@ def _paired(first: Sequence[Step], second: Sequence[Step], without: Sequence[str
 
 def since_common(first: Lineage, second: Lineage) -> tuple[tuple[Step, ...], tuple[Step, ...]] | None:
     """Return the splits of two corpora since their last common ancestor; None if none is known."""
-    first_ancestors, second_ancestors = first.ancestors, second.ancestors
-    for place in range(len(first_ancestors) - 1, -1, -1):
-        if first_ancestors[place] in second_ancestors:
-            return first.steps[place:], second.steps[second_ancestors.index(first_ancestors[place]) :]
+    # The corpora that each comes from, the earliest first, and last the corpus itself
+    ancestors, others = ([*(step.corpus for step in of.steps), of.corpus] for of in (first, second))
+    for place in range(len(ancestors) - 1, -1, -1):
+        if ancestors[place] in others:
+            return first.steps[place:], second.steps[others.index(ancestors[place]) :]
     return None

@@ -29,13 +29,9 @@ def label_lists(rows: pa.Table, documents: int) -> pa.Array:
     order = np.argsort(document, kind="stable")
     offsets = np.searchsorted(document[order], np.arange(documents + 1)).astype(np.int32)
     taken = rows.take(pa.array(order))
-    columns = [_combined(taken.column(name)) for name in ("field", "value")]
+    columns = [taken.column(name).combine_chunks() for name in ("field", "value")]
     pairs = pa.StructArray.from_arrays(columns, fields=list(LABELS.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets), pairs).cast(LABELS)
-
-
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def union(columns: Sequence[pa.Array], documents: int) -> pa.Array:
@@ -47,7 +43,7 @@ def once(rows: pa.Table) -> pa.Table:
     """Return the rows without repetitions."""
     key = np.asarray(rows.column("document"), dtype=np.int64)
     for name in ("field", "value"):
-        coded = _combined(rows.column(name)).dictionary_encode()
+        coded = rows.column(name).combine_chunks().dictionary_encode()
         key = key * max(len(coded.dictionary), 1) + np.asarray(coded.indices, dtype=np.int64)
     return rows.take(pa.array(np.sort(np.unique(key, return_index=True)[1])))
 

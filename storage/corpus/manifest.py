@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Annotated
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.folder import Folder, require_inside
@@ -16,6 +16,7 @@ from collapsium.storage.io.records import (
     MAX_BYTES,
     Count,
     Digest,
+    Record,
     check,
     checked,
     digest_of,
@@ -34,15 +35,13 @@ MAX_SHARD_DOCUMENTS = (1 << 31) - 1  # Documents of a shard, at most: the offset
 Rows = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
 
 
-class ShardRecord(BaseModel):
+class ShardRecord(Record):
     """A row of the manifest: one shard's file and its contents.
 
     ``ids_sha256`` is the digest of the documents' ids, by which a held-out corpus is known to have the same documents.
     In a corpus of vectors, documents are vectors, and pairs and tokens are values; ``vectors_sha256`` is the digest of
     the shard's chunk of the Zarr array.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
     documents: Annotated[int, Field(strict=True, ge=1, le=MAX_SHARD_DOCUMENTS)]
@@ -53,10 +52,8 @@ class ShardRecord(BaseModel):
     vectors_sha256: Digest | None = None
 
 
-class AppendedArray(BaseModel):
+class AppendedArray(Record):
     """A Zarr array of vectors that were appended: chunk k holds the vectors of shard ``first`` + k."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
     sha256: Digest
@@ -64,7 +61,7 @@ class AppendedArray(BaseModel):
     first: Rows
 
 
-class ShortModel(BaseModel):
+class ShortModel(Record):
     """A base of pydantic records whose representation is a few lines at most."""
 
     def __repr__(self) -> str:
@@ -81,8 +78,6 @@ class VectorsRecord(ShortModel):
     the corpus is a separate array in ``appended``, because filling up the last chunk would change what readers see.
     ``constant`` has the columns with the same value in all vectors.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
     sha256: Digest
@@ -106,14 +101,12 @@ class VectorsRecord(ShortModel):
         return self.arrays[number], shard - self.starts[number]
 
 
-class VocabularyRecord(BaseModel):
+class VocabularyRecord(Record):
     """The vocabulary's file, its number of words, and the digest of the words alone.
 
     Two corpora have the same vocabulary if ``words_sha256`` is equal. The file also has the words' counts, which differ
     between a training and a held-out part.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str
     words: Count
@@ -123,8 +116,6 @@ class VocabularyRecord(BaseModel):
 
 class Manifest(ShortModel):
     """The contents of a corpus."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = KIND
     version: int = VERSIONS[DOCUMENTS]

@@ -15,16 +15,20 @@ import pyarrow as pa
 from collapsium.storage.corpus.labels import DocumentRows, Labels
 from collapsium.storage.corpus.list_columns import labels_of, segment_bounds, segment_counts, segment_lists, segments_of
 from collapsium.storage.corpus.manifest import ShardRecord
-from collapsium.storage.corpus.parquet import LABELS, decode_table, encode_columns, read_part, shard_damage
-from collapsium.storage.corpus.segments import Segments
-from collapsium.storage.corpus.shard_columns import (
+from collapsium.storage.corpus.parquet import (
+    LABELS,
     MAX_COUNT,
     SEGMENTS,
+    decode_table,
+    encode_columns,
     ids_and_extras,
     integer_lists,
+    read_part,
     require_segments,
+    shard_damage,
     too_long,
 )
+from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.printable import ShortRepr
@@ -261,42 +265,30 @@ def read_documents(folder: Folder, record: ShardRecord, vocabulary_words: int) -
     return decode(data, record, vocabulary_words, path)
 
 
-def read_further(folder: Folder, record: ShardRecord) -> dict[str, pa.Array]:
-    """Read the further columns of a shard, without ids and words; see `read_documents`."""
+def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Read the ids and further columns of a shard, without words; see `read_documents`."""
     path, data = read_part(folder, record)
     with shard_damage(path):
-        return ids_and_extras(decode_table(data, record.documents, path, without=("words", "counts")), path)[1]
-
-
-def read_ids(folder: Folder, record: ShardRecord) -> pa.Array:
-    """Read the ids of a shard's documents, without words; see `read_documents`."""
-    path, data = read_part(folder, record)
-    with shard_damage(path):
-        return ids_and_extras(decode_table(data, record.documents, path, without=("words", "counts")), path)[0]
+        return ids_and_extras(decode_table(data, record.documents, path, without=("words", "counts")), path)
 
 
 def decode(data: bytes, record: ShardRecord, vocabulary_words: int, path: str) -> Documents:
-    """Decode and check the bytes of a shard's file, which may be untrusted."""
+    """Decode the bytes of a shard's file, which may be untrusted; kernels do not check the bounds of its indices."""
+    last_word = vocabulary_words - 1
     with shard_damage(path):
-        documents = _documents_of(decode_table(data, record.documents, path), vocabulary_words, path)
-    totals = (len(documents), documents.words.size, int(documents.counts.sum(dtype=np.int64)))
+        table = decode_table(data, record.documents, path)
+        offsets, words = integer_lists(table, "words", 0, last_word, path, f"word ids from 0 to {last_word}")
+        count_offsets, counts = integer_lists(table, "counts", 1, MAX_COUNT, path, f"counts from 1 to {MAX_COUNT}")
+        wrong = offsets != count_offsets
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise DamagedError(path, "expected as many counts as words", f"column 'counts', row {row}")
+        if (long := too_long(counts, offsets)) is not None:
+            raise DamagedError(path, long[1], f"column 'counts', row {long[0] + 1}")
+        ids, extras = ids_and_extras(table, path, ("words", "counts"))
+        if SEGMENTS in extras:
+            require_segments(extras[SEGMENTS], offsets, path)
+    totals = (offsets.size - 1, words.size, int(counts.sum(dtype=np.int64)))
     if totals != (record.documents, record.pairs, record.tokens):
         raise DamagedError(path, f"documents, pairs and tokens are {totals}, not as in the manifest")
-    return documents
-
-
-def _documents_of(table: pa.Table, vocabulary_words: int, path: str) -> Documents:
-    """Return the documents of a table, with all indices checked, because kernels do not check bounds."""
-    last_word = vocabulary_words - 1
-    offsets, words = integer_lists(table, "words", 0, last_word, path, f"word ids from 0 to {last_word}")
-    count_offsets, counts = integer_lists(table, "counts", 1, MAX_COUNT, path, f"counts from 1 to {MAX_COUNT}")
-    wrong = offsets != count_offsets
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise DamagedError(path, "expected as many counts as words", f"column 'counts', row {row}")
-    if (long := too_long(counts, offsets)) is not None:
-        raise DamagedError(path, long[1], f"column 'counts', row {long[0] + 1}")
-    ids, extras = ids_and_extras(table, path, ("words", "counts"))
-    if SEGMENTS in extras:
-        require_segments(extras[SEGMENTS], offsets, path)
     return Documents(ids, offsets, words, counts, extras)

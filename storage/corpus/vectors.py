@@ -11,9 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.corpus.manifest import ShardRecord, VectorsRecord
-from collapsium.storage.corpus.parquet import decode_table, encode_columns, read_part, shard_damage
+from collapsium.storage.corpus.parquet import decode_table, ids_and_extras, read_part, shard_damage
 from collapsium.storage.corpus.shard import Documents, Shard, digest_of_ids
-from collapsium.storage.corpus.shard_columns import ids_and_extras
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.arrays import (
     LEAST_LIMIT,
@@ -136,11 +135,6 @@ class ArrayWriter:
     def _layout(self) -> Layout:
         shape, chunks = (self._written, self._columns), (self.rows, self._columns)
         return Layout(shape, np.dtype("<f8"), chunks, compressed=True, separator=NESTED)
-
-
-def encode_vectors(vectors: Vectors) -> bytes:
-    """Write the ids and further columns of vectors as the bytes of a Parquet file."""
-    return encode_columns({"id": vectors.ids, **vectors.extras})
 
 
 def read_columns(folder: Folder, record: ShardRecord) -> tuple[pa.Array, dict[str, pa.Array]]:

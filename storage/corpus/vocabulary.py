@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from collapsium.storage.corpus.manifest import VocabularyRecord
-from collapsium.storage.corpus.parquet import FAULTS
-from collapsium.storage.corpus.shard_columns import number_column, text_column
+from collapsium.storage.corpus.parquet import FAULTS, number_column, text_column
 from collapsium.storage.corpus.word_rule import RULE, spelled
 from collapsium.storage.errors import DamagedError, InputError, near
 from collapsium.storage.io.encodings import NAME_IT, decode_text
@@ -140,8 +139,19 @@ def read_words(path: str, data: bytes, encoding: str | None = None) -> list[str]
     words = re.split("\r\n?|\n", text)
     if not words[-1]:
         words.pop()
-    if any("\t" in word for word in words):
-        words = _regions(path, words) if ".bed" in path.rpartition("/")[2] else _features(path, words)
+    has_tabs = any("\t" in word for word in words)
+    if has_tabs and ".bed" in path.rpartition("/")[2]:
+        lines, words = words, []
+        for place, line in enumerate(lines, start=1):
+            if not line.strip() or line.startswith(_BED_HEADERS):
+                continue
+            row = line.split("\t")
+            if len(row) < 3 or not (row[1].isdecimal() and row[2].isdecimal()):
+                expected = f"expected a chromosome, a start and an end, found {line[:80]!r}"
+                raise InputError(path, expected, f"line {place}")
+            words.append(f"{row[0]}:{row[1]}-{row[2]}")
+    elif has_tabs:
+        words = _features(path, words)
     _require_distinct(path, words, "line")
     return words
 
@@ -163,24 +173,13 @@ def _features(path: str, lines: list[str]) -> list[str]:
     return [name if counts[name] == 1 else feature for feature, name, *_ in rows]
 
 
-def _regions(path: str, lines: list[str]) -> list[str]:
-    """Return the names of the regions of a BED file, CHROMOSOME:START-END."""
-    words = []
-    for place, line in enumerate(lines, start=1):
-        if not line.strip() or line.startswith(_BED_HEADERS):
-            continue
-        row = line.split("\t")
-        if len(row) < 3 or not (row[1].isdecimal() and row[2].isdecimal()):
-            raise InputError(path, f"expected a chromosome, a start and an end, found {line[:80]!r}", f"line {place}")
-        words.append(f"{row[0]}:{row[1]}-{row[2]}")
-    return words
-
-
 def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[str]:
     """Return the words of a Parquet file, such as the vocabulary of a corpus."""
     try:
         file = BoundedFile(io.BytesIO(data), limit)
-        strings = [column.name for column in file.schema if _is_text(column.type)]
+        plain = {field.name: field.type for field in file.schema}
+        plain.update({name: kind.value_type for name, kind in plain.items() if pa.types.is_dictionary(kind)})
+        strings = [field.name for field in file.schema if plain[field.name] in (pa.string(), pa.large_string())]
         named = [name for name in COLUMNS if name in strings] or (strings if len(strings) == 1 else [])
         if not named:
             present = ", ".join(file.schema.names[:12]) or "none"
@@ -193,11 +192,6 @@ def words_of_column(path: str, data: bytes, limit: int | None = None) -> list[st
     spelled = ["" if word is None else word for word in words]
     _require_distinct(path, spelled, "row")
     return spelled
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _require_distinct(path: str, words: list[str], unit: str) -> None:

@@ -30,20 +30,17 @@ def word_pattern(rule: int) -> re.Pattern[str]:
     """
     if rule == FIRST_RULE:
         return re.compile(r"\b([^\W\d_][\w'\u2019]*\w)\b")
-    marks = _ranges_of_marks()
+    # The combining marks (categories Mn and Mc), as ranges. Scripts are below 0x20000, followed by ideographs and
+    # variation selectors.
+    codes = [
+        code for code in (*range(0x20000), *range(0xE0100, 0xE01F0)) if unicodedata.category(chr(code)) in ("Mn", "Mc")
+    ]
+    starts = [code for code, before in zip(codes, [-2, *codes], strict=False) if code != before + 1]
+    ends = [code for code, after in zip(codes, [*codes[1:], -2], strict=True) if code != after - 1]
+    marks = "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
     inside = rf"[\w{marks}]"
     middle = rf"(?:[\w'{marks}]|[{JOINERS}]+(?={inside}))*"
     return re.compile(rf"(?<!{inside})[{marks}]*([^\W\d_]{middle}{inside})(?!{inside})")
-
-
-def _ranges_of_marks() -> str:
-    """Return the combining marks (categories Mn and Mc), as ranges for a pattern."""
-    # Scripts are below 0x20000, followed by ideographs and variation selectors.
-    codes = [*range(0x20000), *range(0xE0100, 0xE01F0)]
-    marks = [code for code in codes if unicodedata.category(chr(code)) in ("Mn", "Mc")]
-    starts = [code for code, before in zip(marks, [-2, *marks], strict=False) if code != before + 1]
-    ends = [code for code, after in zip(marks, [*marks[1:], -2], strict=True) if code != after - 1]
-    return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
 
 
 def with_plain_apostrophes(text: str) -> str:

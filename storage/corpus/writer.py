@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from collapsium.storage.corpus.manifest import VECTORS, VERSIONS, Manifest, ShardRecord, VectorsRecord
+from collapsium.storage.corpus.parquet import encode_columns, too_long
 from collapsium.storage.corpus.shard import Documents, encode, merge_segments
-from collapsium.storage.corpus.shard_columns import too_long
-from collapsium.storage.corpus.vectors import ARRAY, ArrayWriter, Vectors, encode_vectors
+from collapsium.storage.corpus.vectors import ARRAY, ArrayWriter, Vectors
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.arrays import MOST_CHUNK_BYTES
@@ -77,10 +77,6 @@ class CorpusWriter:
         if self._shard_tokens is not None and self._waiting_tokens > 2 * self._shard_tokens:
             self._flush(self._shard_tokens, last=False)
 
-    def add_shard(self, documents: Documents) -> None:
-        """Write documents as a separate shard, for example to keep the shards of another corpus."""
-        self._write(documents)
-
     def finish(self, words: list[str]) -> Manifest:
         """Write the waiting documents, the vocabulary and the manifest."""
         if self._waiting:
@@ -96,13 +92,14 @@ class CorpusWriter:
         bounds = [0, *(np.flatnonzero(np.diff(shard)) + 1).tolist(), len(documents)]
         complete = len(bounds) - 1 if last else len(bounds) - 2
         for first, end in pairwise(bounds[: complete + 1]):
-            self._write(documents.slice(first, end))
+            self.add_shard(documents.slice(first, end))
         rest = documents.slice(bounds[complete], len(documents))
         self._before += int(lengths[: bounds[complete]].sum())
         self._waiting = [rest] if len(rest) else []
         self._waiting_tokens = int(rest.counts.sum(dtype=np.int64))
 
-    def _write(self, documents: Documents) -> None:
+    def add_shard(self, documents: Documents) -> None:
+        """Write documents as a separate shard, for example to keep the shards of another corpus."""
         if (long := too_long(documents.counts, documents.offsets)) is not None:
             raise InputError(f"document {documents.ids[long[0]].as_py()!r}", long[1])
         merged = merge_segments(documents)
@@ -224,7 +221,7 @@ class VectorWriter:
             room -= len(first)
         vectors = Vectors.join(parts)
         self._fields = {name: str(column.type) for name, column in vectors.extras.items()}
-        data = encode_vectors(vectors)
+        data = encode_columns({"id": vectors.ids, **vectors.extras})
         tag = "" if self._behind is None else f"-{hashlib.sha256(data).hexdigest()[:12]}"
         file = f"documents/part-{len(self._shards) + (self._behind or 0):05d}{tag}.parquet"
         row = ShardRecord(

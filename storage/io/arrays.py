@@ -15,7 +15,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -172,13 +172,6 @@ def encode_chunk(layout: Layout, rows: AnyArray) -> bytes | memoryview:
     return _codec().encode(data) if layout.compressed else data
 
 
-def decode_chunk(layout: Layout, data: bytes) -> AnyArray:
-    """Return the numbers of a chunk; raise one of `FAULTS` if it has another size."""
-    if layout.compressed:
-        data = _codec().decode(data, out=np.empty(layout.chunk_bytes, dtype=np.uint8))
-    return np.frombuffer(data, dtype=layout.dtype).reshape(layout.chunks)
-
-
 def write_arrays(folder: Folder, arrays: Mapping[str, Rows], *, compress: bool = True) -> str:
     """Write arrays as one Zarr group, chunk by chunk, replacing an existing one.
 
@@ -215,21 +208,15 @@ def write_array(put: Put, name: str, values: Rows, *, compress: bool) -> None:
     dtype = values.dtype.newbyteorder("<")
     if dtype.kind not in "biuf":
         raise ValueError(f"expected numbers, found {dtype}")
-    chunks = (_chunk_rows(values.shape, dtype), *(max(size, 1) for size in values.shape[1:]))
+    # Zarr pads the last chunk to full size. With rows left over for it, up to half of a file would be zeros; so chunks
+    # have bounded size, and all have about as many rows.
+    row_bytes = max(int(np.prod(values.shape[1:], dtype=np.int64)) * dtype.itemsize, 1)
+    count = max(math.ceil(values.shape[0] / max(CHUNK_BYTES // row_bytes, 1)), 1)
+    chunks = (math.ceil(values.shape[0] / count) or 1, *(max(size, 1) for size in values.shape[1:]))
     layout = Layout(values.shape, dtype, chunks, compress)
     for number in range(layout.chunk_count):
         put(f"{name}/{layout.key(number)}", encode_chunk(layout, values[number * chunks[0] : (number + 1) * chunks[0]]))
     put(f"{name}/{METADATA}", metadata_of(layout))
-
-
-def _chunk_rows(shape: tuple[int, ...], dtype: DType) -> int:
-    """Return the rows of a chunk, which has bounded size; all chunks have about as many.
-
-    Zarr pads the last chunk to full size: with rows left over for it, up to half of a file would be zeros.
-    """
-    row = max(int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize, 1)
-    number = math.ceil(shape[0] / max(CHUNK_BYTES // row, 1))
-    return math.ceil(shape[0] / max(number, 1)) or 1
 
 
 def read_digested(folder: Folder, key: str, digest: str) -> bytes:
@@ -270,9 +257,12 @@ class StoredRows:
         return values
 
     def _chunk(self, number: int) -> AnyArray:
-        key = self._layout.key(number)
+        layout, key = self._layout, self._layout.key(number)
         try:
-            return decode_chunk(self._layout, self._read(key))
+            data = self._read(key)
+            if layout.compressed:
+                data = _codec().decode(data, out=np.empty(layout.chunk_bytes, dtype=np.uint8))
+            return np.frombuffer(data, dtype=layout.dtype).reshape(layout.chunks)
         except CollapsiumError:
             raise
         except FAULTS as error:
@@ -325,34 +315,36 @@ def open_arrays(folder: Folder, digest: str | None = None) -> dict[str, StoredRo
         present = sum(key.startswith(f"{name}/c") for key in files)
         if "/" in name or present != layout.chunk_count:
             raise DamagedError(f"{folder.url}/{name}", f"expected {layout.chunk_count} chunks, found {present}")
-    _require_bounded(folder, layouts)
+    # Small files may decompress to large arrays.
+    total = sum(layout.chunk_count * layout.chunk_bytes for layout in layouts.values())
+    if total > LEAST_LIMIT and total > (limit := max(LEAST_LIMIT, RATIO * folder.size())):
+        raise DamagedError(
+            folder.url, f"decompresses to more than {size_text(limit)}; refusing a possible decompression bomb"
+        )
 
-    def opened(name: str) -> StoredRows:
-        def read(key: str) -> bytes:
-            if f"{name}/{key}" not in files:
-                raise DamagedError(f"{folder.url}/{name}/{key}", "the chunk has no digest")
-            return read_digested(folder, f"{name}/{key}", files[f"{name}/{key}"])
+    def read(name: str, key: str) -> bytes:
+        if f"{name}/{key}" not in files:
+            raise DamagedError(f"{folder.url}/{name}/{key}", "the chunk has no digest")
+        return read_digested(folder, f"{name}/{key}", files[f"{name}/{key}"])
 
-        return StoredRows(f"{folder.url}/{name}", layouts[name], read)
-
+    rows = {
+        name: StoredRows(f"{folder.url}/{name}", layout, functools.partial(read, name))
+        for name, layout in layouts.items()
+    }
     arrays: dict[str, StoredRows | StoredNumber] = {
-        name: opened(name) for name in layouts if not name.startswith(NUMBERS)
+        name: stored for name, stored in rows.items() if not name.startswith(NUMBERS)
     }
     packed = attributes.get(NUMBERS, {})
-    for name in layouts.keys() - arrays.keys():
-        values, names = opened(name)[...], _names(folder, packed, name.removeprefix(NUMBERS))
+    for name in rows.keys() - arrays.keys():
+        values = rows[name][...]
+        names = packed.get(name.removeprefix(NUMBERS)) if isinstance(packed, dict) else None
+        if not isinstance(names, list) or not all(isinstance(number, str) for number in names):
+            expected, where = "expected the names of the numbers", f"attribute '{NUMBERS}'"
+            raise DamagedError(f"{folder.url}/{METADATA}", expected, where)
         if values.shape != (len(names),):
             raise DamagedError(f"{folder.url}/{name}", f"expected {len(names)} numbers, found {values.shape}")
         arrays.update({number: StoredNumber(values[place]) for place, number in enumerate(names)})
     return arrays
-
-
-def _names(folder: Folder, packed: Json, kind: str) -> list[str]:
-    """Return the names of the single numbers of a dtype."""
-    names = packed.get(kind) if isinstance(packed, dict) else None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DamagedError(f"{folder.url}/{METADATA}", "expected the names of the numbers", f"attribute '{NUMBERS}'")
-    return cast(list[str], names)
 
 
 def check_arrays(folder: Folder, digest: str | None = None) -> list[str]:
@@ -385,12 +377,3 @@ def _read_digests(folder: Folder, digest: str | None) -> dict[str, str]:
     if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
         raise DamagedError(path, "expected a digest for each file", "field 'files'")
     return files
-
-
-def _require_bounded(folder: Folder, layouts: Mapping[str, Layout]) -> None:
-    """Raise an error for a group whose small files decompress to large arrays."""
-    total = sum(layout.chunk_count * layout.chunk_bytes for layout in layouts.values())
-    if total > LEAST_LIMIT and total > (limit := max(LEAST_LIMIT, RATIO * folder.size())):
-        raise DamagedError(
-            folder.url, f"decompresses to more than {size_text(limit)}; refusing a possible decompression bomb"
-        )

@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -33,11 +33,6 @@ UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF,
 # Threads that sync: 60 files of 72 MB took 0.05 s instead of 0.2 s one by one, and no less with 16 threads
 SYNC_THREADS = 8
 MAX_UNSYNCED_FILES = 64  # Files that stay open until they are synced together
-
-
-def unguarded() -> AbstractContextManager[None]:
-    """Return a guard that checks nothing."""
-    return contextlib.nullcontext()
 
 
 def hidden_path(path: Path) -> Path:
@@ -92,13 +87,6 @@ def abandoned(path: Path) -> Iterator[list[Path]]:
             os.close(handle)
 
 
-def remove_abandoned(path: Path) -> None:
-    """Remove the folders that dead processes have left under hidden names."""
-    with abandoned(path) as places:
-        for place in places:
-            shutil.rmtree(place, ignore_errors=True)
-
-
 def sync_folder(path: Path | str) -> None:
     """Sync the names in a folder to the disk; without this a power cut loses new and renamed files."""
     try:
@@ -142,7 +130,7 @@ def write_atomically(
     data: bytes | memoryview,
     *,
     replace: bool,
-    guard: Guard = unguarded,
+    guard: Guard = contextlib.nullcontext,
 ) -> None:
     """Write a file atomically by renaming a temporary one."""
     _make_ready(path.parent, guard)
@@ -162,16 +150,19 @@ def write_atomically(
         part.unlink(missing_ok=True)
 
 
-def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded) -> T:
+def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = contextlib.nullcontext) -> T:
     """Write all files of a folder, which replaces an existing one when all of them are synced."""
     _make_ready(path.parent, guard)
     part = hidden_path(path)
-    folders, handles = {"": str(part)}, list[IO[bytes]]()
+    folders, handles = {""}, list[IO[bytes]]()
 
     def put(name: str, data: bytes | memoryview) -> None:
-        folder, _, _ = name.rpartition("/")
+        folder = name.rpartition("/")[0]
         if folder not in folders:
-            _make_inside(folder, folders)
+            os.makedirs(f"{part}/{folder}", exist_ok=True)  # noqa: PTH103
+        while folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
         handles.append(open(f"{part}/{name}", "xb", buffering=0))  # noqa: PTH123, SIM115
         _write(handles[-1], data)
         if len(handles) == MAX_UNSYNCED_FILES:
@@ -181,7 +172,7 @@ def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded)
         part.mkdir()
         with claimed(part):
             result = fill(put)
-            _sync_all(handles, folders.values())
+            _sync_all(handles, [f"{part}/{folder}" for folder in folders])
             with guard():
                 _put_in_place(part, path)
         sync_folder(path.parent)
@@ -192,15 +183,6 @@ def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = unguarded)
     return result
 
 
-def _make_inside(name: str, folders: dict[str, str]) -> None:
-    """Make a folder within another one, and its parents; add their paths to the folders' paths, by name."""
-    parent, _, leaf = name.rpartition("/")
-    if parent not in folders:
-        _make_inside(parent, folders)
-    folders[name] = f"{folders[parent]}/{leaf}"
-    os.mkdir(folders[name])  # noqa: PTH102
-
-
 def _write(handle: IO[bytes], data: bytes | memoryview) -> None:
     """Write all bytes to an unbuffered file, which may accept only a part of them at a time."""
     rest = memoryview(data)
@@ -208,9 +190,8 @@ def _write(handle: IO[bytes], data: bytes | memoryview) -> None:
         rest = rest[handle.write(rest) :]
 
 
-def _sync_all(handles: list[IO[bytes]], folders: Iterable[str] = ()) -> None:
+def _sync_all(handles: list[IO[bytes]], paths: Sequence[str] = ()) -> None:
     """Sync files and close them, and sync the names in folders, several at a time; the list is empty afterwards."""
-    paths = list(folders)
 
     def sync(first: int) -> None:
         for handle in handles[first::SYNC_THREADS]:
@@ -257,7 +238,7 @@ def _put_in_place(part: Path, path: Path) -> None:
         _remove(old)
 
 
-def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> None:
+def append(path: Path, data: bytes | memoryview, guard: Guard = contextlib.nullcontext) -> None:
     """Append to a file, all or nothing."""
     _make_ready(path.parent, guard)
     # Without a buffer, because closing the file would write the rest of its buffer after the truncation below.
@@ -270,14 +251,14 @@ def append(path: Path, data: bytes | memoryview, guard: Guard = unguarded) -> No
             raise
 
 
-def truncate(path: Path, size: int, guard: Guard = unguarded) -> None:
+def truncate(path: Path, size: int, guard: Guard = contextlib.nullcontext) -> None:
     """Truncate a file to at most `size` bytes."""
     with guard():
         if path.stat().st_size > size:
             os.truncate(path, size)
 
 
-def copy_atomically(source: Path, target: Path, guard: Guard = unguarded) -> None:
+def copy_atomically(source: Path, target: Path, guard: Guard = contextlib.nullcontext) -> None:
     """Copy a file atomically."""
     _make_ready(target.parent, guard)
     part = hidden_path(target)
@@ -292,7 +273,7 @@ def copy_atomically(source: Path, target: Path, guard: Guard = unguarded) -> Non
         part.unlink(missing_ok=True)
 
 
-def share_atomically(source: Path, target: Path, guard: Guard = unguarded) -> None:
+def share_atomically(source: Path, target: Path, guard: Guard = contextlib.nullcontext) -> None:
     """Give a file a second name, or copy it where file systems have no hard links or two file systems meet."""
     _make_ready(target.parent, guard)
     try:
@@ -308,7 +289,7 @@ def share_atomically(source: Path, target: Path, guard: Guard = unguarded) -> No
         sync_folder(target.parent)
 
 
-def rename(source: Path, target: Path, guard: Guard = unguarded) -> None:
+def rename(source: Path, target: Path, guard: Guard = contextlib.nullcontext) -> None:
     """Rename a file, folder or link."""
     with guard():
         source.replace(target)

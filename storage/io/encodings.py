@@ -7,6 +7,7 @@ import io
 from typing import IO
 
 from collapsium.storage.errors import OptionError
+from collapsium.storage.io.file import ByteStream
 
 # Byte order marks, the longer ones first, and the encodings that drop them
 MARKS = (
@@ -49,27 +50,22 @@ def decode_text(data: bytes, encoding: str | None = None) -> str:
     return data.decode(marked_encoding(data[:4]) or encoding or "utf-8")
 
 
-def recoded(handle: IO[bytes], encoding: str) -> io.BufferedReader:
-    """Return a file of another encoding as UTF-8; bytes that the encoding does not have stay invalid bytes."""
-    return io.BufferedReader(_Recoded(handle, encoding), 1 << 20)
+class Recoded(ByteStream):
+    """A file of another encoding as UTF-8; bytes that the encoding does not have stay invalid bytes."""
 
-
-class _Recoded(io.RawIOBase):
     def __init__(self, handle: IO[bytes], encoding: str) -> None:
         self._handle, self._left = handle, b""
         self._text = io.TextIOWrapper(handle, encoding, _INVALID, newline="")
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
+    def take(self, count: int) -> bytes:
+        """Return at most `count` bytes."""
         if not self._left:
             self._left = self._text.read(RECODED).encode("utf-8", "surrogateescape")
-        data, self._left = self._left[: len(buffer)], self._left[len(buffer) :]
-        buffer[: len(data)] = data
-        return len(data)
+        data, self._left = self._left[:count], self._left[count:]
+        return data
 
     def close(self) -> None:
+        """Close the file as well."""
         if not self.closed:
             self._text.close()
         super().close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import tempfile
 import time
@@ -46,7 +47,10 @@ def with_retries(url: str, operation: Callable[[], T]) -> T:
             # Other built-in errors are defects of this program.
             if not isinstance(error, OSError) and type(error).__module__ in ("builtins", "numpy"):
                 raise
-            reason = _reason(error)
+            text = getattr(error, "strerror", None) or str(error)
+            reason = text.splitlines()[0] if text else type(error).__name__
+            if getattr(error, "errno", None) in FULL:
+                reason = "no space is left on the disk"
             if getattr(error, "errno", None) in LASTING or isinstance(error, PermissionError):
                 raise StoreError(f"{url}: {reason}") from error
             if number == TRIES:
@@ -55,11 +59,22 @@ def with_retries(url: str, operation: Callable[[], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def _reason(error: Exception) -> str:
-    if getattr(error, "errno", None) in FULL:
-        return "no space is left on the disk"
-    text = getattr(error, "strerror", None) or str(error)
-    return text.splitlines()[0] if text else type(error).__name__
+class ByteStream(io.RawIOBase):
+    """A base of readable streams that define `take`."""
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def take(self, count: int) -> bytes:
+        """Return at most `count` bytes; none at the end of the stream."""
+        raise NotImplementedError
+
+    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
+        """Fill a buffer from `take`; return the number of bytes."""
+        data = self.take(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 LOCAL = ("file://", "local://")

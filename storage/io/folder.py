@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import io
 import os
+import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -41,22 +41,6 @@ def require_inside(url: str, name: str) -> str:
     return name
 
 
-def require_unlinked(url: str, path: str, name: str) -> None:
-    """Raise an error for a name inside a local folder that is a symbolic link, or lies behind one.
-
-    The folder itself may be a link, because its user has named it. Its contents may come from anyone, and a link there
-    would have files outside read, overwritten or deleted.
-    """
-    parts = name.split("/")
-    for end in range(1, len(parts) + 1):
-        inner = "/".join(parts[:end])
-        if os.path.islink(f"{path}/{inner}"):  # noqa: PTH114 - `pathlib` takes five times as long
-            raise DamagedError(
-                url,
-                f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target",
-            )
-
-
 T = TypeVar("T")
 
 
@@ -78,53 +62,63 @@ class Folder:
             raise AbsentError(f"{self.url[:200]!r}: no folder can have a name with NUL or half of a surrogate pair")
         fs, path = locate(self.url)
         self._fs: AbstractFileSystem = fs
-        self._path = path.rstrip("/")
+        self.path = path.rstrip("/")  # Within its file system
         self.local = isinstance(fs, local_files.LocalFileSystem)
-        self._fences: tuple[Fence, ...] = ()
+        # Valid on every machine with the same storage: a local path is made absolute
+        self.address = self.path if self.local else self.url
+        self._guards: tuple[atomic.Guard, ...] = ()
 
     def __repr__(self) -> str:
         return f"Folder({self.url!r})"
 
     def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
-        """Pickle the absolute address, because a worker may run in another folder; fences are not pickled."""
+        """Pickle the absolute address, because a worker may run in another folder; locks are not pickled."""
         return Folder, (self.address,)
 
     def __truediv__(self, name: str) -> Folder:
         """Return the folder `name` inside this one; see `collapsium.storage.io.folder` for valid names."""
         inner = Folder(f"{self.url}/{self._checked(name)}")
-        inner._fences = self._fences
+        inner._guards = self._guards
         return inner
 
     def fenced(self, fence: Fence) -> Folder:
         """Return the same folder with a fence, which every change in it and inside it must pass."""
         folder = Folder(self.url)
-        folder._fences = (*self._fences, fence)
+        folder._guards = (*self._guards, fence.hold)
         return folder
 
     @contextmanager
     def guard(self) -> Iterator[None]:
-        """Hold all fences during a change."""
+        """Hold all locks during a change; raises `TakenOverError` if another process owns one."""
         with contextlib.ExitStack() as stack:
-            for fence in self._fences:
-                stack.enter_context(fence.hold())
+            for guard in self._guards:
+                stack.enter_context(guard())
             yield
 
     def _checked(self, name: str) -> str:
-        """Raise an error for a name that leaves the folder or, in a local folder, leads through a symbolic link."""
+        """Raise an error for a name that leaves the folder or, in a local folder, leads through a symbolic link.
+
+        The folder itself may be a link, because its user has named it. Its contents may come from anyone, and a link
+        there would have files outside read, overwritten or deleted.
+        """
         require_inside(self.url, name)
-        if self.local:
-            require_unlinked(self.url, self._path, name)
+        parts = name.split("/") if self.local else []
+        for end in range(1, len(parts) + 1):
+            inner = "/".join(parts[:end])
+            if os.path.islink(f"{self.path}/{inner}"):  # noqa: PTH114 - `pathlib` takes five times as long
+                expected = f"{inner} is a symbolic link, which is not followed; replace it by a copy of its target"
+                raise DamagedError(self.url, expected)
         return name
 
     def _at(self, name: str) -> str:
-        return f"{self._path}/{self._checked(name)}"
+        return f"{self.path}/{self._checked(name)}"
 
     def _do(self, name: str, operation: Callable[[], T]) -> T:
         return with_retries(f"{self.url}/{name}" if name else self.url, operation)
 
     def exists(self, name: str = "") -> bool:
         """Return True if the folder, or the file or folder `name` in it, exists."""
-        path = self._at(name) if name else self._path
+        path = self._at(name) if name else self.path
         self._refresh()
         return self._do(name, lambda: bool(self._fs.exists(path)))
 
@@ -151,15 +145,11 @@ class Folder:
         """Return the bytes of a file."""
         try:
             path = self._require_plain(name, max_bytes)
-            return self._do(name, lambda: self._bytes_of(path))
+            if self.local:
+                return self._do(name, lambda: Path(path).read_bytes())  # a third of fsspec's time for a small file
+            return cast(bytes, self._do(name, lambda: self._fs.cat_file(path)))
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise AbsentError(f"{self.url}/{name}: no such file") from None
-
-    def _bytes_of(self, path: str) -> bytes:
-        if not self.local:
-            return cast(bytes, self._fs.cat_file(path))
-        with io.FileIO(path) as file:  # a third of the time that fsspec takes for a small file
-            return file.readall()
 
     def read_from(self, name: str, start: int) -> tuple[bytes, int]:
         """Return the bytes of a file from an offset on, and its size."""
@@ -196,7 +186,7 @@ class Folder:
     def write_all(self, fill: Callable[[atomic.Put], T]) -> T:
         """Write all files of this folder; a local folder replaces an existing one when all of them are synced."""
         if self.local:
-            return self._do("", lambda: atomic.write_folder(Path(self._path), fill, self.guard))
+            return self._do("", lambda: atomic.write_folder(Path(self.path), fill, self.guard))
         return fill(self.write)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -245,7 +235,7 @@ class Folder:
         if folder:
             self._checked(folder)
         # The name may be a link, which is removed without following it.
-        path = f"{self._path}/{require_inside(self.url, name)}"
+        path = f"{self.path}/{require_inside(self.url, name)}"
         with contextlib.suppress(FileNotFoundError), self.guard():
             self._do(name, lambda: self._fs.rm_file(path))
 
@@ -257,33 +247,31 @@ class Folder:
         """Return the sorted names directly inside; empty if the folder does not exist."""
         self._refresh()
         try:
-            paths = self._do("", lambda: list(self._fs.ls(self._path, detail=False)))
+            paths = self._do("", lambda: list(self._fs.ls(self.path, detail=False)))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(
-            {str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths} - {self._path.rsplit("/", 1)[-1], ""}
-        )
+        return sorted({str(path).rstrip("/").rsplit("/", 1)[-1] for path in paths} - {self.path.rsplit("/", 1)[-1], ""})
 
     def files(self) -> list[str]:
         """Return the sorted names of all files at any depth; empty if the folder does not exist."""
         self._refresh()
-        paths = self._do("", lambda: list(self._fs.find(self._path)))
-        return sorted(str(path)[len(self._path) :].lstrip("/") for path in paths)
+        paths = self._do("", lambda: list(self._fs.find(self.path)))
+        return sorted(str(path)[len(self.path) :].lstrip("/") for path in paths)
 
     def size(self) -> int:
         """Return the total size of all files at any depth, in bytes."""
         self._refresh()
-        files = self._do("", lambda: self._fs.find(self._path, detail=True))
+        files = self._do("", lambda: self._fs.find(self.path, detail=True))
         return sum(int(info.get("size") or 0) for info in files.values())
 
     def is_folder(self) -> bool:
         """Return True if this is a folder."""
-        return self._do("", lambda: bool(self._fs.isdir(self._path)))
+        return self._do("", lambda: bool(self._fs.isdir(self.path)))
 
     def make(self) -> None:
         """Make the folder and its parents; their names are synced."""
-        store = functools.partial(self._fs.makedirs, self._path, exist_ok=True)
-        self._do("", functools.partial(atomic.make_folder, Path(self._path)) if self.local else store)
+        store = functools.partial(self._fs.makedirs, self.path, exist_ok=True)
+        self._do("", functools.partial(atomic.make_folder, Path(self.path)) if self.local else store)
 
     def remove(self, known: Collection[str] | None = None) -> None:
         """Remove the folder and its contents if it exists."""
@@ -293,26 +281,16 @@ class Folder:
             if not names <= set(known):
                 return
         if self.local:
-            atomic.remove_folder(Path(self._path), self.guard if self._fences else None)
+            atomic.remove_folder(Path(self.path), self.guard if self._guards else None)
         elif self.exists():
             with contextlib.suppress(FileNotFoundError), self.guard():
-                self._do("", lambda: self._fs.rm(self._path, recursive=True))
-
-    @property
-    def address(self) -> str:
-        """The address that is valid on every machine with the same storage: a local path is made absolute."""
-        return self._path if self.local else self.url
-
-    @property
-    def path(self) -> str:
-        """The path of the folder within its file system."""
-        return self._path
+                self._do("", lambda: self._fs.rm(self.path, recursive=True))
 
     def rename(self, target: Folder) -> None:
         """Rename a local folder to a name that is free."""
-        guard = self.guard if self._fences else target.guard
+        guard = self.guard if self._guards else target.guard
         try:
-            atomic.rename(Path(self._path), Path(target._path), guard)
+            atomic.rename(Path(self.path), Path(target.path), guard)
         except OSError as error:
             raise StoreError(f"{self.url}: cannot be renamed to {target.url} ({error.strerror or error})") from error
 
@@ -340,21 +318,23 @@ def unfinished(folder: Folder) -> Iterator[Folder]:
                 folder.remove()
             raise
         return
-    atomic.remove_abandoned(Path(folder.path))
+    with atomic.abandoned(Path(folder.path)) as places:
+        for place in places:
+            shutil.rmtree(place, ignore_errors=True)
     with contextlib.ExitStack() as held:
         while True:
-            place = Folder(str(atomic.hidden_path(Path(folder.path))))
-            place.make()
-            held.callback(place.remove)
+            part = Folder(str(atomic.hidden_path(Path(folder.path))))
+            part.make()
+            held.callback(part.remove)
             try:
-                held.enter_context(atomic.claimed(Path(place.path)))
+                held.enter_context(atomic.claimed(Path(part.path)))
                 break
             # Another process may remove the folder before it is locked here.
             except (FileNotFoundError, BlockingIOError):
                 continue
             except OSError as error:
                 raise StoreError(f"{folder.url}: {error.strerror or error}") from error
-        yield place
+        yield part
 
 
 @contextmanager

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from collapsium.storage.data_types import AnyArray
+from collapsium.storage.io.file import ByteStream
 from collapsium.storage.units import size as size_text
 
 
@@ -93,8 +94,8 @@ Value: TypeAlias = "bool | int | bytes | list[Value] | list[tuple[Value, Value]]
 class Thrift:
     """Parses structures of Thrift's compact protocol; raises `ValueError` for damaged bytes."""
 
-    def __init__(self, data: bytes, place: int = 0) -> None:
-        self._data, self.place = data, place
+    def __init__(self, data: bytes) -> None:
+        self._data, self.place = data, 0
 
     def structure(self, depth: int = 0) -> Structure:
         """Parse a structure."""
@@ -239,7 +240,10 @@ class BoundedFile:
         if length > MAX_FOOTER:
             raise ValueError(f"its footer has {length:,} bytes, more than the limit of {MAX_FOOTER:,}")
         handle.seek(size - 8 - length)
-        self.footer = parse_footer(handle.read(length), size - 8 - length)
+        # A fit reads each shard several times, and all shards in turn.
+        parse = _parse_small_footer if length <= MAX_SMALL_FOOTER else _parse_large_footer
+        self.footer = parse(handle.read(length), size - 8 - length)
+        self.rows, self.groups = self.footer.rows, len(self.footer.groups)
         self.limit = max(LEAST_LIMIT, RATIO * size) if limit is None else limit
         self._handle = _Ahead(handle, size)
 
@@ -247,16 +251,6 @@ class BoundedFile:
     def schema(self) -> pa.Schema:
         """Columns and their types."""
         return self._plain.schema_arrow
-
-    @property
-    def rows(self) -> int:
-        """Number of rows, according to the footer."""
-        return self.footer.rows
-
-    @property
-    def groups(self) -> int:
-        """Number of row groups."""
-        return len(self.footer.groups)
 
     @functools.cached_property
     def _plain(self) -> pq.ParquetFile:
@@ -352,7 +346,7 @@ class BoundedFile:
         return weight
 
 
-class _Ahead(io.RawIOBase):
+class _Ahead(ByteStream):
     """A file with read-ahead, so that bytes come over a network once."""
 
     def __init__(self, handle: IO[bytes], size: int) -> None:
@@ -371,9 +365,6 @@ class _Ahead(io.RawIOBase):
         self._pieces.append((first, data))
         return data
 
-    def readable(self) -> bool:
-        return True
-
     def seekable(self) -> bool:
         return True
 
@@ -384,8 +375,8 @@ class _Ahead(io.RawIOBase):
         self._place = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
         return self._place
 
-    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
-        first, count = self._place, len(buffer)
+    def take(self, count: int) -> bytes:
+        first = self._place
         overlapping = [(at, piece) for at, piece in self._pieces if at <= first and first + count <= at + len(piece)]
         if overlapping:
             at, piece = overlapping[0]
@@ -393,9 +384,8 @@ class _Ahead(io.RawIOBase):
         else:
             self._inner.seek(first)
             data = self._inner.read(count)
-        buffer[: len(data)] = data
         self._place += len(data)
-        return len(data)
+        return data
 
 
 # Bytes of a value by physical type: bool, int32, int64, int96, float, double, byte arrays
@@ -441,29 +431,23 @@ def _parse_footer(footer: bytes, size: int) -> Footer:
         if len(columns) != len(leaves):
             raise ValueError(f"expected {len(leaves)} columns in each group of rows, found {len(columns)}")
         sizes.append(natural_number(group.get(2)))
-        groups.append(tuple(_chunk(column.get(3), size) for column in columns))
+        chunks = []
+        for column in columns:
+            pages = column.get(3)
+            if not isinstance(pages, dict):
+                raise ValueError("expected the metadata of a column")
+            data, dictionary = natural_number(pages.get(9)), natural_number(pages.get(11) or 0)
+            first = dictionary if 0 < dictionary < data else data
+            length = natural_number(pages.get(7))
+            if first + length > size:
+                raise ValueError("expected the pages of a column within the file")
+            chunks.append(Chunk(first, length, natural_number(pages.get(5))))
+        groups.append(tuple(chunks))
     return Footer(natural_number(fields.get(3)), leaves, tuple(groups), tuple(sizes))
 
 
-# A fit reads each shard several times, and all shards in turn
 _parse_small_footer = functools.lru_cache(maxsize=64)(_parse_footer)
 _parse_large_footer = functools.lru_cache(maxsize=4)(_parse_footer)
-
-
-def parse_footer(footer: bytes, size: int) -> Footer:
-    """Return the metadata in a footer with `size` bytes of the file before it, parsed once for the latest files."""
-    return (_parse_small_footer if len(footer) <= MAX_SMALL_FOOTER else _parse_large_footer)(footer, size)
-
-
-def _chunk(fields: Value, size: int) -> Chunk:
-    if not isinstance(fields, dict):
-        raise ValueError("expected the metadata of a column")
-    data, dictionary = natural_number(fields.get(9)), natural_number(fields.get(11) or 0)
-    first = dictionary if 0 < dictionary < data else data
-    length = natural_number(fields.get(7))
-    if first + length > size:
-        raise ValueError("expected the pages of a column within the file")
-    return Chunk(first, length, natural_number(fields.get(5)))
 
 
 def _leaves(schema: list[Structure]) -> Iterator[Leaf]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, TypeVar
 
 import pydantic
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import DamagedError
@@ -35,6 +35,18 @@ _encoded_value = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
 Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 63)]
 Number = Annotated[float, Field(strict=True, ge=-1e300, le=1e300)]
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Record(BaseModel):
+    """A base of records without further fields, which never change."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OpenRecord(BaseModel):
+    """A base of records that may have further fields, which later releases add."""
+
+    model_config = ConfigDict(extra="allow")
 
 
 def canonical(record: JsonObject) -> bytes:

@@ -78,22 +78,19 @@ def start_time(process: int) -> str | None:
         return None
 
 
-def _is_stopped(process: int) -> bool:
-    import psutil
-
-    with contextlib.suppress(psutil.Error):
-        return psutil.Process(process).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    return False
-
-
 def is_alive(process: int, started: str) -> bool | None:
     """Return True if a process of this machine is alive; None if it is stopped, because it may never continue."""
+    import psutil
+
     try:
         if start_time(process) != started:
             return False
     except OSError:  # not permitted
         return None
-    return None if _is_stopped(process) else True
+    with contextlib.suppress(psutil.Error):
+        if psutil.Process(process).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP):
+            return None
+    return True
 
 
 LEASE = 60.0  # Seconds without a change of the file after which an owner on another machine counts as dead
@@ -126,14 +123,6 @@ def file_of(number: int) -> str:
 def numbers_in(folder: Folder) -> list[int]:
     """Return the generations that have a file, ascending."""
     return numbers_of_names(folder.names(), 8, ".json")
-
-
-def parse_lock(path: str, data: bytes) -> LockRecord | None:
-    """Parse a lock's file; None if it is damaged or of another release."""
-    try:
-        return LockRecord.model_validate(checked(parse_record(data, path, KIND, VERSION, VERSION), path))
-    except (DamagedError, ValidationError):
-        return None
 
 
 GATE = "gate"
@@ -198,6 +187,7 @@ class RunLock:
 
     def __init__(self, folder: Folder, lease: float = LEASE, before: Callable[[], int] = lambda: 0) -> None:
         self._folder, self._lease, self._before = Folder(folder.url), lease, before
+        self._place = self._folder.url.rpartition("/")[0]
         self.generation = 0
         self._nonce, self._renewals, self._renewed = uuid.uuid4().hex, 0, 0.0
         self._mutex, self._depth = threading.RLock(), 0
@@ -216,7 +206,16 @@ class RunLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lost = isinstance(error, Exception) and not isinstance(error, LockedError) and self._is_superseded()
+        lost = False
+        if isinstance(error, Exception) and not isinstance(error, LockedError):
+            try:
+                self.require()
+            except TakenOverError:
+                # Otherwise this process has removed the folder.
+                lost = Folder(self._place).exists()
+            # The store does not respond.
+            except CollapsiumError:
+                pass
         self.release()
         # The takeover is the cause of the error.
         if lost:
@@ -271,17 +270,6 @@ class RunLock:
         with self.hold():
             pass
 
-    def _is_superseded(self) -> bool:
-        """Return True if another process has taken over, False if this process has removed the folder."""
-        try:
-            self.require()
-        except TakenOverError:
-            return Folder(self._place).exists()
-        # The store does not respond.
-        except CollapsiumError:
-            return False
-        return False
-
     def release(self) -> None:
         """Release the lock and remove its files, again if that fails; an interrupt is raised once they are removed."""
         try:
@@ -317,10 +305,6 @@ class RunLock:
                 self._folder.remove(known=(GATE,))
                 if self._gate_file.is_at():
                     raise StoreError(f"{self._folder.url}: the folder of the lock could not be removed")
-
-    @property
-    def _place(self) -> str:
-        return self._folder.url.rpartition("/")[0]
 
     def _rival(self) -> LockedError:
         return LockedError(f"{self._place}: another process has just begun to work on it")
@@ -374,37 +358,32 @@ class RunLock:
     @contextlib.contextmanager
     def _gate(self, *, make: bool = False) -> Iterator[None]:
         """Hold the gate on file systems with locks; the operating system releases it when its holder dies."""
+        began, opened = clock_seconds(), not self._folder.local
         try:
-            if self._folder.local:
-                self._open_gate(make=make)
+            while not opened:
+                if make:
+                    self._folder.make()
+                try:
+                    self._gate_file.lock()
+                    opened = not self._gate_file.is_open or self._gate_file.is_at()
+                    # The last owner removed it as it released the lock.
+                    if not opened:
+                        self._gate_file.unlock()
+                except BlockingIOError:
+                    if clock_seconds() - began > self._lease:
+                        raise LockedError(
+                            f"{self._place}: a process that was suspended during a write holds {GATE} of its lock; "
+                            "resume the process or end it"
+                        ) from None
+                    pause(0.01)
+                except FileNotFoundError:
+                    if not make:
+                        raise self._taken_over() from None
+                except OSError as error:
+                    raise StoreError(f"{self._folder.url}/{GATE}: {error.strerror}") from error
             yield
         finally:
             self._gate_file.unlock()
-
-    def _open_gate(self, *, make: bool) -> None:
-        """Open and lock the gate, on a file system that has locks."""
-        began = clock_seconds()
-        while True:
-            if make:
-                self._folder.make()
-            try:
-                self._gate_file.lock()
-                if not self._gate_file.is_open or self._gate_file.is_at():
-                    return
-                # The last owner removed it as it released the lock.
-                self._gate_file.unlock()
-            except BlockingIOError:
-                if clock_seconds() - began > self._lease:
-                    raise LockedError(
-                        f"{self._place}: a process that was suspended during a write holds {GATE} of its lock; resume "
-                        "the process or end it"
-                    ) from None
-                pause(0.01)
-            except FileNotFoundError:
-                if not make:
-                    raise self._taken_over() from None
-            except OSError as error:
-                raise StoreError(f"{self._folder.url}/{GATE}: {error.strerror}") from error
 
 
 LOOKS = 60  # Checks of a watched lock during a lease
@@ -452,7 +431,7 @@ class LockWatch:
     """Watches a lock without taking it."""
 
     def __init__(self, folder: Folder) -> None:
-        self._folder = Folder(folder.url)
+        self._folder, self._place = Folder(folder.url), folder.url.rpartition("/")[0]
         self._seen: tuple[int, bytes] | None = None
         self._since, self._changed = 0.0, False
 
@@ -475,14 +454,17 @@ class LockWatch:
         if self._seen != (number, data):
             self._changed = self._seen is not None and self._seen[0] == number
             self._seen, self._since = (number, data), clock_seconds()
-        record = parse_lock(f"{self._folder.url}/{file_of(number)}", data)
-        return Owner(number, data, record, self._sign(record), clock_seconds() - self._since)
-
-    def _sign(self, record: LockRecord | None) -> Sign:
+        silent, path = clock_seconds() - self._since, f"{self._folder.url}/{file_of(number)}"
+        record = None
+        # The file may be damaged, or of another release.
+        with contextlib.suppress(DamagedError, ValidationError):
+            record = LockRecord.model_validate(checked(parse_record(data, path, KIND, VERSION, VERSION), path))
         if record is None or record.machine != this_machine():
-            return Sign.LIVES if self._changed and clock_seconds() - self._since < LEASE / 2 else Sign.SILENT
-        lives = is_alive(record.process, record.started)
-        return Sign.SILENT if lives is None else Sign.LIVES if lives else Sign.GONE
+            sign = Sign.LIVES if self._changed and silent < LEASE / 2 else Sign.SILENT
+        else:
+            lives = is_alive(record.process, record.started)
+            sign = Sign.SILENT if lives is None else Sign.LIVES if lives else Sign.GONE
+        return Owner(number, data, record, sign, silent)
 
     def wait(self) -> Owner | None:
         """Wait until the owner counts as dead."""
@@ -496,7 +478,3 @@ class LockWatch:
             pause(owner.lease / LOOKS)
             owner = self.look()
         return owner
-
-    @property
-    def _place(self) -> str:
-        return self._folder.url.rpartition("/")[0]

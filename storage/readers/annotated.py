@@ -1,12 +1,13 @@
-"""Read counts from AnnData in blocks of bounded memory: objects in memory, backed or lazy.
+"""Read counts from AnnData in blocks of bounded memory: objects in memory, backed or lazy, and files (.h5ad and Zarr).
 
 Only attributes that AnnData documents are used, so any object with these attributes is accepted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,17 @@ import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
 from collapsium.storage.data_types import AnnotatedData, AnyArray
-from collapsium.storage.errors import CollapsiumError, InputError, OptionError, suggestion
-from collapsium.storage.readers.base import checked_words
+from collapsium.storage.errors import (
+    AbsentError,
+    CollapsiumError,
+    InputError,
+    OptionError,
+    optional,
+    reason_of,
+    suggestion,
+)
+from collapsium.storage.io.folder import Folder
+from collapsium.storage.readers.base import checked_words, open_input, require_bounded
 from collapsium.storage.readers.matrices import (
     BLOCK_ENTRIES,
     CompressedMatrix,
@@ -103,9 +113,10 @@ def readable(matrix: Any, name: str) -> Matrix:
 
 
 class AnnotatedSource(MatrixSource):
-    """The rows of an AnnData object as documents; `name` names its file."""
+    """The rows of an AnnData object, or of its file, as documents."""
 
-    def __init__(self, adata: AnnotatedData, options: ReadOptions, name: str = NAME) -> None:
+    def __init__(self, source: AnnotatedData | str, options: ReadOptions) -> None:
+        name, adata = (source, open_annotated(source, options)) if isinstance(source, str) else (NAME, source)
         try:
             matrix, advice = _chosen(adata, options.layer, name)
             opened = readable(matrix, name)
@@ -113,13 +124,20 @@ class AnnotatedSource(MatrixSource):
             raise
         # Parts of matrices on disk are read here; anndata and SciPy raise errors of many kinds.
         except Exception as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(name, f"its matrix cannot be read ({reason})") from None
+            raise InputError(name, f"its matrix cannot be read ({reason_of(error)})") from None
         if options.transpose is not None:
             raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
         names = [str(word) for word in adata.var_names]
-        _require_distinct_words(name, names)
-        ids = _ids_of(adata, options, name)
+        if len(set(names)) < len(names):
+            raise InputError(
+                name, f"expected distinct names of genes or peaks (var_names), found {repeated(names)!r} twice; "
+                "adata.var_names_make_unique() tells them apart"
+            )  # fmt: skip
+        if options.id is not None:
+            ids = distinct_ids(name, [str(value) for value in _column(adata, options.id, "id", name)])
+        else:
+            advised = "; adata.obs_names_make_unique() tells them apart"
+            ids = distinct_ids(name, [str(cell) for cell in adata.obs_names], advised)
         if tuple(opened.shape) != (len(ids), len(names)):
             shape = " x ".join(map(str, opened.shape))
             raise InputError(
@@ -151,22 +169,6 @@ def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, st
         advice = f"{suggestion(layer, layers)}; there are {named(layers)}" if layers else ", nor any other"
         raise OptionError(f"{name} has no layer {layer!r}{advice}", "layer")
     return adata.layers[layer], advice
-
-
-def _require_distinct_words(name: str, words: Sequence[str]) -> None:
-    if len(set(words)) < len(words):
-        again = repeated(words)
-        raise InputError(
-            name, f"expected distinct names of genes or peaks (var_names), found {again!r} twice; "
-            "adata.var_names_make_unique() tells them apart"
-        )  # fmt: skip
-
-
-def _ids_of(adata: AnnotatedData, options: ReadOptions, name: str) -> pa.Array:
-    if options.id is not None:
-        return distinct_ids(name, [str(value) for value in _column(adata, options.id, "id", name)])
-    advice = "; adata.obs_names_make_unique() tells them apart"
-    return distinct_ids(name, [str(cell) for cell in adata.obs_names], advice)
 
 
 def _column(adata: AnnotatedData, field: str, option: str, name: str) -> list[object]:
@@ -213,3 +215,48 @@ def _extras_of(adata: AnnotatedData, options: ReadOptions, name: str) -> dict[st
     except ValueError as error:
         raise InputError(name, f"expected {error} in a column of obs") from None
     return extras
+
+
+NEEDED = "files of AnnData need the package anndata; pip install 'collapsium[anndata]'"
+
+
+def open_annotated(path: str, options: ReadOptions) -> Any:
+    """Open a file of AnnData: the names and the columns of cells in memory, and matrices in the file."""
+    with optional("anndata", NEEDED):
+        import anndata.io
+    folder = Folder(path)
+    try:
+        if not folder.exists():
+            raise AbsentError(f"{path}: no such file or folder")
+        if folder.is_folder():
+            import zarr
+
+            group: Any = zarr.open_group(folder.path if folder.local else path, mode="r")
+        else:
+            import h5py
+
+            group = h5py.File(folder.path if folder.local else open_input(path), "r")
+        obs, var = anndata.io.read_elem(group["obs"]), anndata.io.read_elem(group["var"])
+
+        def matrix(place: Any) -> Any:
+            if hasattr(place, "shape"):
+                return place
+            expanded = sum(place[name].shape[0] * place[name].dtype.itemsize for name in ("indices", "data"))
+            require_bounded(path, expanded, folder.size, options.max_decompressed)
+            return anndata.io.sparse_dataset(place)
+
+        layers = dict.fromkeys(group.get("layers", ()))
+        if options.layer in layers:
+            layers[options.layer] = matrix(group["layers"][options.layer])
+        return SimpleNamespace(
+            X=matrix(group["X"]) if options.layer is None and "X" in group else None,
+            layers=layers,
+            obs=obs,
+            obs_names=obs.index,
+            var_names=var.index,
+        )
+    except CollapsiumError:
+        raise
+    # The parsers of HDF5, Zarr and frames raise exceptions that have no common base class.
+    except Exception as error:
+        raise InputError(path, f"expected a file of AnnData; is it cut short? ({reason_of(error)})") from None

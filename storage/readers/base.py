@@ -8,22 +8,26 @@ import lzma
 import stat
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol, cast
 
+import numpy as np
 from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.vocabulary import PARQUET_MAGIC, read_words, words_of_column
 from collapsium.storage.corpus.word_rule import spelled
+from collapsium.storage.data_types import DType
 from collapsium.storage.errors import AbsentError, InputError, NoVocabularyError
-from collapsium.storage.io.encodings import NAME_IT, marked_encoding, recoded
+from collapsium.storage.io.encodings import NAME_IT, Recoded, marked_encoding
 from collapsium.storage.io.file import locate
 from collapsium.storage.io.folder import Folder, is_name
 from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.compression import HEAD, binary_kind, packing_of, unpacked
 from collapsium.storage.readers.read_options import Guess, ReadOptions
+from collapsium.storage.units import size
 
 NOT_IN_VOCABULARY = "not in the vocabulary"
 # Beginnings of the texts of the rules `Cuts.min_documents`, `max_words` and `max_document_share`
@@ -54,13 +58,8 @@ SURE = 4  # Characters in UTF-8 beyond ASCII that no text of another encoding ma
 class Source(Protocol):
     """Documents of one or more files of one format."""
 
-    @property
-    def name(self) -> str:
-        """Return the name of the source for error messages."""
-
-    @property
-    def guesses(self) -> tuple[Guess, ...]:
-        """Return the properties of the source that the reader guessed."""
+    name: str  # For error messages
+    guesses: tuple[Guess, ...]  # Properties of the source that the reader guessed
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
@@ -71,10 +70,8 @@ class Source(Protocol):
 
 def open_input(path: str, limit: int | None = None) -> IO[bytes]:
     """Open a file at any fsspec URL for reading, decompressed according to its first bytes."""
-    handle, head, size = _opened(path)
-    return unpacked(
-        handle, head, path, (lambda: max(LEAST_LIMIT, RATIO * size())) if limit is None else (lambda: limit)
-    )
+    handle, head, packed = _opened(path)
+    return unpacked(handle, head, path, lambda: max(LEAST_LIMIT, RATIO * packed()) if limit is None else limit)
 
 
 def _opened(path: str) -> tuple[IO[bytes], bytes, Callable[[], int]]:
@@ -131,14 +128,26 @@ def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None
     require_text(path, head)
     encoding = marked or options.encoding
     if encoding is None or encoding == "utf-8":
-        if b"\0" in head:
-            _require_no_wide_characters(path, head)
+        # UTF-16 and UTF-32 without a mark would be read as characters with NUL between them.
+        zeros = head[::2].count(0), head[1::2].count(0)
+        if b"\0" in head and max(zeros) * 5 >= len(head) // 2 * 2:
+            width = 32 if min(zeros) * 5 > len(head) // 2 else 16
+            order = "le" if head[width // 8 - 1] == 0 else "be"
+            raise InputError(
+                path,
+                f"expected UTF-8 text, found what looks like UTF-{width} without a byte order mark; name it "
+                f"(`encoding` utf-{width}-{order})",
+            )
         return handle
     if marked is not None and guesses is not None:
         guesses[Guess("encoding", marked, "encoding")] = None
-    if not encoding.startswith("utf") and _is_utf8(head):
-        raise InputError(path, f"expected text in {encoding} (`encoding`), found UTF-8; read such files separately")
-    return cast(IO[bytes], recoded(handle, encoding))
+    # Several characters in UTF-8, which other encodings do not make by chance
+    with suppress(UnicodeDecodeError):
+        text = codecs.getincrementaldecoder("utf-8")().decode(head)
+        if not encoding.startswith("utf") and sum(not letter.isascii() for letter in text) >= SURE:
+            expected = f"expected text in {encoding} (`encoding`), found UTF-8; read such files separately"
+            raise InputError(path, expected)
+    return cast(IO[bytes], io.BufferedReader(Recoded(handle, encoding), 1 << 20))
 
 
 def encoding_guesses(paths: Sequence[str]) -> tuple[Guess, ...]:
@@ -150,29 +159,6 @@ def encoding_guesses(paths: Sequence[str]) -> tuple[Guess, ...]:
         if marked not in (None, "utf-8-sig"):
             guesses[Guess("encoding", str(marked), "encoding")] = None
     return tuple(guesses)
-
-
-def _require_no_wide_characters(path: str, head: bytes) -> None:
-    """Refuse UTF-16 and UTF-32 without a mark, which would be read as characters with NUL between them."""
-    zeros, half = (head[::2].count(0), head[1::2].count(0)), len(head) // 2
-    if max(zeros) * 5 < half * 2:
-        return
-    width = 32 if min(zeros) * 5 > half else 16
-    order = "le" if head[width // 8 - 1] == 0 else "be"
-    raise InputError(
-        path,
-        f"expected UTF-8 text, found what looks like UTF-{width} without a byte order mark; name it "
-        f"(`encoding` utf-{width}-{order})",
-    )
-
-
-def _is_utf8(head: bytes) -> bool:
-    """Return True if bytes hold several characters that are encoded in UTF-8, which other encodings do not make."""
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return sum(not letter.isascii() for letter in text) >= SURE
 
 
 def may_be_cut(path: str, options: ReadOptions) -> bool:
@@ -268,20 +254,38 @@ def distinct(paths: list[str]) -> list[str]:
     raise InputError(again, "the same file is given twice")
 
 
-class reading:  # noqa: N801 - used as a statement: `with reading(path):`
+@contextmanager
+def reading(path: str) -> Iterator[None]:
     """Replace exceptions about a damaged or unreadable file by one error that names the file."""
+    try:
+        yield
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
+        raise InputError(path, f"the compressed file is cut short or damaged ({error})") from None
+    except UnicodeDecodeError as error:
+        raise InputError(path, f"expected UTF-8 text ({error}); {NAME_IT}") from None
+    except OSError as error:
+        if type(error) is not OSError:
+            raise
+        raise InputError(path, f"cannot be read ({error})") from None
 
-    def __init__(self, path: str) -> None:
-        self.path = path
 
-    def __enter__(self) -> None:
-        """Enter the block; nothing is opened."""
+def require_bounded(path: str, expanded: int, packed: Callable[[], int], limit: int | None) -> None:
+    """Refuse content that expands to far more than the bytes of its file, and may be made to fill memory or a disk."""
+    if expanded > LEAST_LIMIT or limit is not None:
+        allowed = max(LEAST_LIMIT, RATIO * packed()) if limit is None else limit
+        if expanded > allowed:
+            raise InputError(
+                path,
+                f"decompresses to more than {size(allowed)}; refusing a possible decompression bomb. If you trust the "
+                "file, raise the limit (`max_decompressed`)",
+            )
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Raise an error that names the file, unless the exception is already one of this package."""
-        if isinstance(error, (EOFError, zlib.error, lzma.LZMAError)):
-            raise InputError(self.path, f"the compressed file is cut short or damaged ({error})") from None
-        if isinstance(error, UnicodeDecodeError):
-            raise InputError(self.path, f"expected UTF-8 text ({error}); {NAME_IT}") from None
-        if isinstance(error, OSError) and type(error).__name__ == "OSError":
-            raise InputError(self.path, f"cannot be read ({error})") from None
+
+def read_npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, DType]:
+    """Read the header of an array in NumPy's format: its shape, whether columns come first, and its dtype."""
+    version = np.lib.format.read_magic(file)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"version {version}")
+    header: tuple[tuple[int, ...], bool, DType] = readers[version](file)
+    return header

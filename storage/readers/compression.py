@@ -12,11 +12,12 @@ import lzma
 import zipfile
 import zlib
 from collections.abc import Callable
-from typing import IO, cast
+from typing import IO, Any
 
 import pyarrow as pa
 
 from collapsium.storage.errors import InputError
+from collapsium.storage.io.file import ByteStream
 from collapsium.storage.units import size
 
 HEAD = 4096  # Number of bytes that are inspected
@@ -109,9 +110,13 @@ def unpacked(handle: IO[bytes], head: bytes, path: str, limit: Callable[[], int]
         if member is None:
             handle.seek(0)
             return handle
-        stream: IO[bytes] = member
-    elif kind in _OPEN:
-        stream = _OPEN[kind](handle)
+        stream: Any = member
+    elif kind == "gzip":
+        stream = gzip.GzipFile(fileobj=handle)
+    elif kind in ("xz", "lzma"):
+        stream = _Lzma(handle)
+    elif kind in ("bz2", "zstd", "lz4"):
+        stream = pa.CompressedInputStream(handle, kind)
     else:
         raise InputError(path, f"is compressed with {kind}, which is not supported; unpack it first")
     content = io.BufferedReader(_Limited(stream, handle, path, limit()), BUFFER)
@@ -135,7 +140,10 @@ def _only_member(handle: IO[bytes], path: str) -> IO[bytes] | None:
     """Return the only file of a zip archive; None for an archive of NumPy arrays, which other readers open."""
     try:
         archive = zipfile.ZipFile(handle)
-        files = [member for member in archive.infolist() if not member.is_dir() and not _is_hidden(member.filename)]
+        files = [member for member in archive.infolist() if not member.is_dir()]
+        # macOS adds files to archives.
+        files = [member for member in files if not member.filename.startswith("__MACOSX/")]
+        files = [member for member in files if not member.filename.rpartition("/")[2].startswith(".")]
         if len(files) == 1 and not files[0].filename.endswith(".npy"):
             return archive.open(files[0])
     except _DAMAGE as error:
@@ -153,23 +161,15 @@ def _only_member(handle: IO[bytes], path: str) -> IO[bytes] | None:
     raise InputError(path, f"is an archive of {len(files):,} files{some}; unpack it and name its folder or files")
 
 
-def _is_hidden(name: str) -> bool:
-    """Return True for the files that macOS adds to archives, and for other hidden files."""
-    return name.startswith("__MACOSX/") or name.rpartition("/")[2].startswith(".")
-
-
-class _Limited(io.RawIOBase):
+class _Limited(ByteStream):
     """A decompressed file with a limit, because a small compressed file can expand to any size."""
 
     def __init__(self, stream: IO[bytes], handle: IO[bytes], path: str, limit: int) -> None:
         self._stream, self._handle, self._path, self._left, self._limit = stream, handle, path, limit, limit
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
+    def take(self, count: int) -> bytes:
         try:
-            data = self._stream.read(len(buffer))
+            data = self._stream.read(count)
         except InputError:
             raise
         except (*_DAMAGE, OSError) as error:
@@ -185,8 +185,7 @@ class _Limited(io.RawIOBase):
                 f"decompresses to more than {size(self._limit)}; refusing a possible decompression bomb. If you trust "
                 "the file, raise the limit (`max_decompressed`)",
             )
-        buffer[: len(data)] = data
-        return len(data)
+        return data
 
     def close(self) -> None:
         if not self.closed:
@@ -195,16 +194,13 @@ class _Limited(io.RawIOBase):
         super().close()
 
 
-class _Lzma(io.RawIOBase):
+class _Lzma(ByteStream):
     """Content of .xz and .lzma; `lzma.LZMAFile` would ignore all that follows a stream, even a damaged stream."""
 
     def __init__(self, handle: IO[bytes]) -> None:
         self._handle, self._decoder, self._begun = handle, lzma.LZMADecompressor(), False
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
+    def take(self, count: int) -> bytes:
         data = b""
         while not data:
             fresh = b""
@@ -212,24 +208,9 @@ class _Lzma(io.RawIOBase):
                 # Zeros may pad a stream.
                 fresh = self._decoder.unused_data.lstrip(b"\0") or self._handle.read(BUFFER).lstrip(b"\0")
                 if not fresh:
-                    return 0
+                    return b""
                 self._decoder = lzma.LZMADecompressor()
             elif self._decoder.needs_input and not (fresh := self._handle.read(BUFFER)):
                 raise EOFError("the stream has no end")
-            data = self._decoder.decompress(fresh, len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-
-def _by_arrow(codec: str) -> Callable[[IO[bytes]], IO[bytes]]:
-    return lambda handle: cast(IO[bytes], pa.CompressedInputStream(handle, codec))
-
-
-_OPEN: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
-    "gzip": lambda handle: cast(IO[bytes], gzip.GzipFile(fileobj=handle)),
-    "bz2": _by_arrow("bz2"),
-    "zstd": _by_arrow("zstd"),
-    "lz4": _by_arrow("lz4"),
-    "xz": lambda handle: cast(IO[bytes], _Lzma(handle)),
-    "lzma": lambda handle: cast(IO[bytes], _Lzma(handle)),
-}
+            data = self._decoder.decompress(fresh, count)
+        return data

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,10 +45,15 @@ class UCISource:
 
     guesses: tuple[Guess, ...] = ()
 
-    def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
-        self.name, self._first_id, self._options = path, first_id, options
+    def __init__(self, path: str, options: ReadOptions) -> None:
+        self.name, self._options = path, options
         with reading(path), open_text(path, options) as handle:
-            self._shape = tuple(self._header(handle.readline(), line) for line in range(3))
+            lines = [handle.readline() for _ in HEADER]
+        for number, (line, expected) in enumerate(zip(lines, HEADER, strict=True), start=1):
+            if not line.strip().isdigit() or len(line.strip()) > 18:
+                fault = f"expected {expected}, found {_shown(line)}; is this a UCI bag of words?"
+                raise InputError(path, fault, f"line {number}")
+        self._shape = tuple(int(line.strip()) for line in lines)
         if self._shape[0] > INT32_MAX or self._shape[1] > INT32_MAX:
             raise InputError(path, f"expected at most {INT32_MAX} documents and words", "header")
         require_plausible(path, self._shape[0], self._shape[2], "line 1")
@@ -60,16 +66,6 @@ class UCISource:
             raise InputError(
                 path, f"the header names {self._shape[1]} words, the vocabulary has {len(self._words)}", "line 2"
             )
-
-    def _header(self, text: bytes, line: int) -> int:
-        value = text.strip()
-        if not value.isdigit() or len(value) > 18:
-            raise InputError(
-                self.name,
-                f"expected {HEADER[line]}, found {_shown(text)}; is this a UCI bag of words?",
-                f"line {line + 1}",
-            )
-        return int(value)
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
@@ -109,7 +105,7 @@ class UCISource:
     def _documents(self, rows: npt.NDArray[np.int64], after: int, last: int) -> Documents:
         offsets = np.searchsorted(rows[0], np.arange(after + 1, last + 2)).astype(np.int64)
         return Documents(
-            numbered_ids(self._first_id + after, last - after),
+            numbered_ids(1 + after, last - after),
             offsets,
             (rows[1] - 1).astype(np.int32),
             rows[2].astype(np.int32),
@@ -173,16 +169,17 @@ def _shown(text: bytes) -> str:
     return "an empty line" if text else "the end of the file"
 
 
-class LDACSource:
-    """One LDA-C file: one line per document, ``PAIRS WORD:COUNT WORD:COUNT ...``, words numbered from 0.
+# Word and count of each pair of a document, as rows; and its labels, if the format has any
+Line: TypeAlias = tuple[npt.NDArray[np.int64], list[str] | None]
 
-    A line ``0`` is an empty document, which is retained.
-    """
+
+class LineSource:
+    """A file of counts with a document on each line, which a subclass parses."""
 
     guesses: tuple[Guess, ...] = ()
 
-    def __init__(self, path: str, options: ReadOptions, first_id: int = 1) -> None:
-        self.name, self._first_id, self._options = path, first_id, options
+    def __init__(self, path: str, options: ReadOptions) -> None:
+        self.name, self._options = path, options
         with reading(path), open_text(path, options) as handle:
             handle.read(1)
         self._words = vocabulary_near(path, ["vocab.txt"], options)
@@ -193,51 +190,70 @@ class LDACSource:
 
     def documents(self) -> Iterator[Documents]:
         """Yield chunks of documents with about a million pairs each."""
-        rows: list[npt.NDArray[np.int64]] = []
+        lines: list[Line] = []
         waiting, written = 0, 0
         with reading(self.name), open_text(self.name, self._options) as handle:
-            for line, text in enumerate(handle, start=1):
-                rows.append(self._parse(text, line))
-                waiting += rows[-1].shape[1]
+            for number, text in enumerate(handle, start=1):
+                line = self._parse(text, number)
+                if line is None:
+                    continue
+                lines.append(line)
+                waiting += line[0].shape[1]
                 if waiting >= CHUNK_PAIRS:
-                    yield self._documents(rows, written)
-                    written, rows, waiting = written + len(rows), [], 0
-        if rows:
-            yield self._documents(rows, written)
+                    yield self._documents(lines, written)
+                    written, lines, waiting = written + len(lines), [], 0
+        if lines:
+            yield self._documents(lines, written)
 
-    def _documents(self, rows: list[npt.NDArray[np.int64]], after: int) -> Documents:
-        offsets = np.cumsum([0, *(row.shape[1] for row in rows)], dtype=np.int64)
-        words, counts = np.concatenate(rows, axis=1).astype(np.int32)
-        return Documents(numbered_ids(self._first_id + after, len(rows)), offsets, words, counts)
+    def _documents(self, lines: list[Line], after: int) -> Documents:
+        offsets = np.cumsum([0, *(pairs.shape[1] for pairs, _ in lines)], dtype=np.int64)
+        words, counts = np.concatenate([pairs for pairs, _ in lines], axis=1).astype(np.int32)
+        extras = {}
+        if lines[0][1] is not None:
+            labels = [[value for value in values or () if not is_missing(value)] for _, values in lines]
+            rows = [[{"field": FIELD, "value": value} for value in values] for values in labels]
+            extras["labels"] = pa.array(rows, EXTRAS["labels"])
+        return Documents(numbered_ids(1 + after, len(lines)), offsets, words, counts, extras)
 
-    def _parse(self, text: bytes, line: int) -> npt.NDArray[np.int64]:
+    def _parse(self, text: bytes, number: int) -> Line | None:
+        """Return the document of a line; None if there is none."""
+        raise NotImplementedError
+
+    def _error(self, number: int, expected: str, text: bytes | None = None) -> InputError:
+        shown = "" if text is None else f", found {text[:40].decode('utf-8', 'replace')!r}"
+        return InputError(self.name, expected + shown, f"line {number}")
+
+
+class LDACSource(LineSource):
+    """One LDA-C file: one line per document, ``PAIRS WORD:COUNT WORD:COUNT ...``, words numbered from 0.
+
+    A line ``0`` is an empty document, which is retained.
+    """
+
+    def _parse(self, text: bytes, number: int) -> Line:
         head, *fields = text.split() or [b""]
         try:
             pairs = int(head)
         except ValueError:
-            raise self._error(line, "expected a document's number of pairs first, 0 if it is empty", head) from None
+            raise self._error(number, "expected a document's number of pairs first, 0 if it is empty", head) from None
         if pairs != len(fields):
-            raise self._error(line, f"expected {pairs} pairs as its first number says, found {len(fields)}")
+            raise self._error(number, f"expected {pairs} pairs as its first number says, found {len(fields)}")
         row = np.empty((2, pairs), dtype=np.int64)
         for place, field in enumerate(fields):
             word, _, count = field.partition(b":")
             try:
                 row[:, place] = int(word), int(count)
             except (ValueError, OverflowError):
-                raise self._error(line, "expected WORD:COUNT in whole numbers", field) from None
+                raise self._error(number, "expected WORD:COUNT in whole numbers", field) from None
             if not 0 <= row[0, place] < len(self._words):
-                raise self._error(line, f"expected a word from 0 to {len(self._words) - 1}", field)
+                raise self._error(number, f"expected a word from 0 to {len(self._words) - 1}", field)
             if not 1 <= row[1, place] <= INT32_MAX:
-                raise self._error(line, "expected a count of 1 or more", field)
+                raise self._error(number, "expected a count of 1 or more", field)
         row = row[:, np.argsort(row[0], kind="stable")]
         again = np.flatnonzero(np.diff(row[0]) == 0)
         if again.size:
-            raise self._error(line, "expected each word once", str(int(row[0, again[0]])).encode())
-        return row
-
-    def _error(self, line: int, expected: str, text: bytes | None = None) -> InputError:
-        shown = "" if text is None else f", found {text[:40].decode('utf-8', 'replace')!r}"
-        return InputError(self.name, expected + shown, f"line {line}")
+            raise self._error(number, "expected each word once", str(int(row[0, again[0]])).encode())
+        return row, None
 
 
 def index_base(paths: Sequence[str], options: ReadOptions) -> int:
@@ -251,80 +267,40 @@ def index_base(paths: Sequence[str], options: ReadOptions) -> int:
     return 1
 
 
-class SVMlightSource:
+class SVMlightSource(LineSource):
     """One SVMlight file: one line per document, ``LABEL[,LABEL ...] INDEX:COUNT INDEX:COUNT ... # comment``.
 
     Indices begin at 1, or at 0 if any of the files read together has the index 0. A ``qid`` is ignored.
     """
 
-    guesses: tuple[Guess, ...] = ()
-
     def __init__(self, path: str, options: ReadOptions) -> None:
-        self.name, self._options = path, options
+        super().__init__(path, options)
         self._first = index_base([path], options)
-        self._words = vocabulary_near(path, ["vocab.txt"], options)
 
-    def words(self) -> list[str]:
-        """Return the vocabulary in the order of its ids."""
-        return self._words
-
-    def documents(self) -> Iterator[Documents]:
-        """Yield chunks of documents with about a million pairs each."""
-        rows: list[dict[int, int]] = []
-        labels: list[list[str]] = []
-        waiting, written = 0, 0
-        with reading(self.name), open_text(self.name, self._options) as handle:
-            for line, data in enumerate(handle, start=1):
-                text = data.partition(b"#")[0].split()
-                if not text:
-                    continue
-                labels.append(self._decoded(text[0], line).split(","))
-                rows.append(self._parse(text[1:], line))
-                waiting += len(rows[-1])
-                if waiting >= CHUNK_PAIRS:
-                    yield _labelled_documents(rows, labels, written)
-                    written, rows, labels, waiting = written + len(rows), [], [], 0
-        if rows:
-            yield _labelled_documents(rows, labels, written)
-
-    def _decoded(self, label: bytes, line: int) -> str:
+    def _parse(self, text: bytes, number: int) -> Line | None:
+        head, *fields = text.partition(b"#")[0].split() or [b""]
+        if not head:
+            return None
         try:
-            return label.decode()
+            labels = head.decode().split(",")
         except UnicodeDecodeError as error:
-            raise InputError(self.name, f"expected UTF-8 text ({error}); {NAME_IT}", f"line {line}") from None
-
-    def _parse(self, pairs: list[bytes], line: int) -> dict[int, int]:
+            raise InputError(self.name, f"expected UTF-8 text ({error}); {NAME_IT}", f"line {number}") from None
         row: dict[int, int] = {}
-        for pair in pairs:
-            index, colon, value = pair.partition(b":")
+        for field in fields:
+            index, colon, value = field.partition(b":")
             if index == b"qid":
                 continue
             try:
                 word, count = int(index) - self._first, float(value)
             except ValueError:
-                raise self._error(line, "expected INDEX:COUNT", pair) from None
+                raise self._error(number, "expected INDEX:COUNT", field) from None
             if not colon or not 0 <= word < len(self._words):
                 last = self._first + len(self._words) - 1
-                raise self._error(line, f"expected an index from {self._first} to {last}", pair)
+                raise self._error(number, f"expected an index from {self._first} to {last}", field)
             if not 0 <= count <= INT32_MAX or count != int(count):
-                raise self._error(line, "expected a count, a whole number", pair)
+                raise self._error(number, "expected a count, a whole number", field)
             if word in row:
-                raise self._error(line, "expected each index once", pair)
+                raise self._error(number, "expected each index once", field)
             row[word] = int(count)
-        return {word: row[word] for word in sorted(row) if row[word]}
-
-    def _error(self, line: int, expected: str, text: bytes) -> InputError:
-        return InputError(self.name, f"{expected}, found {text[:40].decode('utf-8', 'replace')!r}", f"line {line}")
-
-
-def _labelled_documents(rows: list[dict[int, int]], labels: list[list[str]], after: int) -> Documents:
-    pairs_of_labels = [
-        [{"field": FIELD, "value": value} for value in values if not is_missing(value)] for values in labels
-    ]
-    return Documents(
-        numbered_ids(1 + after, len(rows)),
-        np.cumsum([0, *map(len, rows)], dtype=np.int64),
-        np.array([word for row in rows for word in row], dtype=np.int32),
-        np.array([count for row in rows for count in row.values()], dtype=np.int32),
-        {"labels": pa.array(pairs_of_labels, EXTRAS["labels"])},
-    )
+        pairs = [(word, row[word]) for word in sorted(row) if row[word]]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2).T, labels

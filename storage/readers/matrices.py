@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, Protocol
+from typing import IO, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,28 +25,27 @@ import scipy.sparse
 
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import numbered_ids
-from collapsium.storage.data_types import AnyArray, DType
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import CollapsiumError, InputError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
 from collapsium.storage.readers.base import (
     INT32_MAX,
     open_input,
     open_text,
+    read_npy_header,
     read_vocabulary_file,
     reading,
+    require_bounded,
     require_plausible,
     vocabulary_near,
 )
 from collapsium.storage.readers.compression import PACKED
 from collapsium.storage.readers.read_options import Guess, ReadOptions
 from collapsium.storage.readers.texts.values import clean
-from collapsium.storage.units import size
 
 BLOCK_ENTRIES = 1 << 22  # Entries that are in memory at once; each takes about 60 bytes with all copies
 BLOCK_BYTES = 1 << 25  # Bytes of a Matrix Market file that are parsed at once
 EXPECTED = "expected a sparse matrix in Matrix Market or SciPy's .npz"
-PICKLED = "expected a sparse matrix of numbers"
 
 # Files of Cell Ranger, STARsolo and their relatives, each optionally compressed and with a prefix
 MATRIX = "matrix.mtx"
@@ -85,28 +84,7 @@ class Entries:
 NO_ENTRIES = Entries(*np.zeros((3, 0), dtype=np.int64))
 
 
-class Slices(Protocol):
-    """An array in memory or in a file, read in slices."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape."""
-
-    def __getitem__(self, part: slice) -> AnyArray:
-        """Read a slice."""
-
-
-class SparseMatrix(Protocol):
-    """A sparse matrix of SciPy."""
-
-    shape: tuple[int, int]
-    format: str
-    indptr: AnyArray
-    indices: AnyArray
-    data: AnyArray
-
-    def tocsr(self) -> SparseMatrix:
-        """Return it with compressed rows."""
+Slices: TypeAlias = Any  # An array in memory or in a file, which is read in slices
 
 
 class Matrix(Protocol):
@@ -203,7 +181,7 @@ class _Member:
     def __init__(self, archive: zipfile.ZipFile, name: str) -> None:
         self._archive, self._name = archive, name
         with archive.open(name) as file:
-            self.shape, self.dtype = _header(file)
+            self.shape, _, self.dtype = read_npy_header(file)
         self._file: IO[bytes] | None = None
         self._place = 0
 
@@ -211,7 +189,7 @@ class _Member:
         first, last, _ = part.indices(self.shape[0])
         if self._file is None or first != self._place:
             self._file = self._archive.open(self._name)
-            _header(self._file)
+            read_npy_header(self._file)
             for start in range(0, first, BLOCK_ENTRIES):
                 self._file.read((min(start + BLOCK_ENTRIES, first) - start) * self.dtype.itemsize)
         data = self._file.read((last - first) * self.dtype.itemsize)
@@ -224,24 +202,28 @@ class _Member:
             return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], DType]:
-    version = np.lib.format.read_magic(file)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    shape, _, dtype = readers[version](file)
-    return shape, dtype
-
-
 def archived_matrix(path: str, limit: int | None) -> StoredMatrix:
     """Open a matrix that `scipy.sparse.save_npz` wrote."""
     try:
-        archive = zipfile.ZipFile(_seekable(path, limit))
+        handle = open_input(path, limit)
+        if not handle.seekable():
+            # Archives are read from the end, so the content of a compressed file goes to a temporary one.
+            spooled = tempfile.TemporaryFile()  # noqa: SIM115 - the archive reads it
+            with handle:
+                while block := handle.read(BLOCK_BYTES):
+                    spooled.write(block)
+            handle = cast(IO[bytes], spooled)
+        archive = zipfile.ZipFile(handle)
         members = _sound_members(path, archive, limit)
         kind = members["format"].read().item() if "format" in members else "none"
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
         if kind in ("bsr", "dia"):
             archive.fp.seek(0)  # type: ignore[union-attr]
             return sparse_matrix(scipy.sparse.load_npz(archive.fp).tocsr())
-        shape = _require_two(path, members["shape"].read().tolist())
+        shape = tuple(map(int, members["shape"].read().tolist()))
+        if len(shape) != 2 or min(shape) < 0 or max(shape) > INT32_MAX:
+            shown = " x ".join(map(str, shape))
+            raise InputError(path, f"expected a matrix of at most {INT32_MAX} documents and words, found {shown}")
         if kind == "coo":
             return CoordinateMatrix(shape, members["row"], members["col"], members["data"])
         if kind in ("csr", "csc"):
@@ -256,33 +238,13 @@ def archived_matrix(path: str, limit: int | None) -> StoredMatrix:
         raise InputError(path, f"{EXPECTED} ({error})") from None
 
 
-def _require_two(path: str, shape: Sequence[int]) -> tuple[int, int]:
-    if len(shape) != 2 or min(shape) < 0 or max(shape) > INT32_MAX:
-        shown = " x ".join(map(str, shape))
-        raise InputError(path, f"expected a matrix of at most {INT32_MAX} documents and words, found {shown}")
-    return int(shape[0]), int(shape[1])
-
-
-def _seekable(path: str, limit: int | None) -> IO[bytes]:
-    """Open a file; the content of a compressed one goes to a temporary file, as archives are read from the end."""
-    handle = open_input(path, limit)
-    if handle.seekable():
-        return handle
-    with handle:
-        spooled = tempfile.TemporaryFile()  # noqa: SIM115 - the archive reads it
-        while block := handle.read(BLOCK_BYTES):
-            spooled.write(block)
-        return spooled
-
-
 def _sound_members(path: str, archive: zipfile.ZipFile, limit: int | None) -> dict[str, _Member]:
     """Return the arrays of an archive; refuse pickles, decompression bombs and headers that promise too much."""
-    packed = sum(member.compress_size for member in archive.infolist())
-    max_bytes = max(LEAST_LIMIT, RATIO * packed) if limit is None else limit
-    if sum(member.file_size for member in archive.infolist()) > max_bytes:
-        raise InputError(path, f"decompresses to more than {size(max_bytes)} (`max_decompressed`)")
+    files = archive.infolist()
+    packed = sum(member.compress_size for member in files)
+    require_bounded(path, sum(member.file_size for member in files), lambda: packed, limit)
     members = {}
-    for member in archive.infolist():
+    for member in files:
         array = _Member(archive, member.filename)
         if array.dtype.hasobject:
             raise InputError(path, f"expected a sparse matrix of numbers; {member.filename} holds a pickle")
@@ -292,7 +254,7 @@ def _sound_members(path: str, archive: zipfile.ZipFile, limit: int | None) -> di
     return members
 
 
-def sparse_matrix(matrix: SparseMatrix) -> StoredMatrix:
+def sparse_matrix(matrix: Any) -> StoredMatrix:
     """Return a matrix of SciPy in memory as one that is read in blocks."""
     if matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
@@ -307,45 +269,37 @@ class MarketMatrix:
     ascending = ""
 
     def __init__(self, path: str, options: ReadOptions) -> None:
-        self._path, self._options = path, options
-        with self._opened() as handle:
-            self._field, self._symmetric, self.shape, self.stored, self._header_lines = self._header_of(handle)
-
-    def _opened(self) -> IO[bytes]:
-        return open_text(self._path, self._options)
-
-    def _header_of(self, handle: IO[bytes]) -> tuple[bytes, bool, tuple[int, int], int, int]:
-        first = handle.readline(1000)
-        if not first:
-            raise InputError(self._path, "expected a matrix, the file is empty")
-        banner = first.lower().split()
-        if len(banner) != 5 or banner[:2] != [b"%%matrixmarket", b"matrix"]:
-            raise InputError(self._path, f"{EXPECTED} ('%%MatrixMarket matrix coordinate ...')", "line 1")
-        if banner[2] != b"coordinate":
-            raise InputError(self._path, "expected a sparse matrix (coordinate format), found a dense one", "line 1")
-        if banner[3] not in (b"integer", b"real", b"pattern") or banner[4] not in (b"general", b"symmetric"):
-            kind = b" ".join(banner[3:]).decode("utf-8", "replace")[:40]
-            raise InputError(self._path, f"expected counts, found values of type '{kind}'", "line 1")
-        lines, line = 1, b""
-        for line in iter(handle.readline, b""):
-            lines += 1
-            if line.strip() and not line.startswith(b"%"):
-                break
+        self._path, self._options, self._header_lines = path, options, 1
+        with open_text(path, options) as handle:
+            first, line = handle.readline(1000), b""
+            if not first:
+                raise InputError(path, "expected a matrix, the file is empty")
+            banner = first.lower().split()
+            if len(banner) != 5 or banner[:2] != [b"%%matrixmarket", b"matrix"]:
+                raise InputError(path, f"{EXPECTED} ('%%MatrixMarket matrix coordinate ...')", "line 1")
+            if banner[2] != b"coordinate":
+                raise InputError(path, "expected a sparse matrix (coordinate format), found a dense one", "line 1")
+            if banner[3] not in (b"integer", b"real", b"pattern") or banner[4] not in (b"general", b"symmetric"):
+                kind = b" ".join(banner[3:]).decode("utf-8", "replace")[:40]
+                raise InputError(path, f"expected counts, found values of type '{kind}'", "line 1")
+            for line in iter(handle.readline, b""):
+                self._header_lines += 1
+                if line.strip() and not line.startswith(b"%"):
+                    break
         sizes = line.split()
         if len(sizes) != 3 or not all(number.isdigit() and len(number) < 19 for number in sizes):
-            raise InputError(self._path, "expected the numbers of rows, columns and entries", "header")
-        rows, columns, entries = map(int, sizes)
+            raise InputError(path, "expected the numbers of rows, columns and entries", "header")
+        rows, columns, self.stored = map(int, sizes)
         if max(rows, columns) > INT32_MAX:
-            raise InputError(self._path, f"expected at most {INT32_MAX} documents and words", "header")
-        symmetric = banner[4] == b"symmetric"
-        if symmetric and rows != columns:
-            raise InputError(self._path, "expected as many rows as columns, as it is symmetric", "header")
-        return banner[3], symmetric, (rows, columns), entries, lines
+            raise InputError(path, f"expected at most {INT32_MAX} documents and words", "header")
+        self._field, self._symmetric, self.shape = banner[3], banner[4] == b"symmetric", (rows, columns)
+        if self._symmetric and rows != columns:
+            raise InputError(path, "expected as many rows as columns, as it is symmetric", "header")
 
     def blocks(self) -> Iterator[Entries]:
         """Yield the entries in the order of the lines; a symmetric matrix's also mirrored."""
         count = 0
-        with reading(self._path), self._opened() as handle:
+        with reading(self._path), open_text(self._path, self._options) as handle:
             for _ in range(self._header_lines):
                 handle.readline()
             while block := handle.read(BLOCK_BYTES):
@@ -494,16 +448,13 @@ class MatrixSource:
             lengths += np.bincount(block.rows, minlength=lengths.size)
         return np.concatenate([[0], np.cumsum(lengths)])
 
-    @cached_property
-    def _batches(self) -> npt.NDArray[np.int64]:
-        """First document of each batch of about `BLOCK_ENTRIES` entries, and the end of the last one."""
-        targets = np.arange(0, self._bounds[-1], BLOCK_ENTRIES)
-        firsts = np.searchsorted(self._bounds, targets, side="right") - 1
-        return np.concatenate([[0], np.unique(firsts[1:]), [len(self.ids)]])
-
     def _sorted(self) -> Iterator[Entries]:
         """Yield the entries in the order of the documents; a temporary file gathers them by batches of documents."""
-        bounds, batches = self._bounds, self._batches
+        bounds = self._bounds
+        # First document of each batch of about `BLOCK_ENTRIES` entries, and the end of the last one
+        targets = np.arange(0, bounds[-1], BLOCK_ENTRIES)
+        firsts = np.searchsorted(bounds, targets, side="right") - 1
+        batches = np.concatenate([[0], np.unique(firsts[1:]), [len(self.ids)]])
         batch_of = np.repeat(np.arange(batches.size - 1), np.diff(batches)).astype(np.int32)
         starts = bounds[batches]
         ends = starts[:-1].copy()  # Entries before the next entry of each batch
@@ -550,19 +501,20 @@ class MatrixSource:
         )
 
 
-def _matrix_of(path: str, options: ReadOptions) -> StoredMatrix:
-    """Open the matrix of a file, in Matrix Market or as SciPy's .npz."""
-    with reading(path), open_input(path, options.max_decompressed) as handle:
-        head = handle.read(2)
-    return archived_matrix(path, options.max_decompressed) if head == b"PK" else MarketMatrix(path, options)
-
-
 def open_matrix(path: str, options: ReadOptions) -> MatrixSource:
     """Open a file of a matrix, with the names of its rows and columns from the files beside it."""
     path = matrix_inside(path) or path
-    matrix = _matrix_of(path, options)
+    with reading(path), open_input(path, options.max_decompressed) as handle:
+        head = handle.read(2)
+    is_archive = head == b"PK"
+    matrix = archived_matrix(path, options.max_decompressed) if is_archive else MarketMatrix(path, options)
     words = vocabulary_near(path, [*_named_like(path, FEATURES), "vocab.txt"], options)
-    ids = _ids_near(path, options)
+    folder, slash, _ = path.rpartition("/")
+    barcodes = (name for name in _named_like(path, BARCODES) if Folder(folder or ".").exists(name))
+    file = options.id or next((f"{folder}{slash}{name}" for name in barcodes), None)
+    ids = None
+    if file is not None:
+        ids = distinct_ids(file, read_vocabulary_file(file, options.max_decompressed, options.encoding))
     transpose, guesses = _orientation(path, matrix.shape, words, ids, options)
     documents = matrix.shape[1] if transpose else matrix.shape[0]
     require_plausible(path, documents, matrix.stored, "its shape")
@@ -611,12 +563,6 @@ def _orientation(
     )
 
 
-def prefix_of(path: str) -> str | None:
-    """Return the part of a path before ``matrix.mtx``, such as a folder; None for other names."""
-    match = re.fullmatch(rf"(.*?){re.escape(MATRIX)}({'|'.join(map(re.escape, PACKED))})?", path)
-    return None if match is None else match[1]
-
-
 def matrix_inside(folder: str) -> str | None:
     """Return the path of the matrix in a folder as Cell Ranger writes it; None for other folders, and for files."""
     place = Folder(folder)
@@ -628,23 +574,9 @@ def matrix_inside(folder: str) -> str | None:
 
 def _named_like(path: str, names: Sequence[str]) -> list[str]:
     """Return the names that files beside a 10x matrix may have, compressed or not."""
-    prefix = prefix_of(path)
-    start = "" if prefix is None else prefix.rpartition("/")[2]
-    return [] if prefix is None else [f"{start}{name}{ending}" for name in names for ending in ("", ".gz")]
-
-
-def _barcodes_file(path: str) -> str | None:
-    head, slash, _ = path.rpartition("/")
-    file = next((name for name in _named_like(path, BARCODES) if Folder(head or ".").exists(name)), None)
-    return None if file is None else f"{head}{slash}{file}"
-
-
-def _ids_near(path: str, options: ReadOptions) -> pa.Array | None:
-    """Return the ids of the documents from the file of the option `id`, or from 10x barcodes; None without a file."""
-    file = options.id or _barcodes_file(path)
-    if file is None:
-        return None
-    return distinct_ids(file, read_vocabulary_file(file, options.max_decompressed, options.encoding))
+    match = re.fullmatch(rf"(.*?){re.escape(MATRIX)}({'|'.join(map(re.escape, PACKED))})?", path)
+    start = "" if match is None else match[1].rpartition("/")[2]
+    return [] if match is None else [f"{start}{name}{ending}" for name in names for ending in ("", ".gz")]
 
 
 def distinct_ids(name: str, ids: Sequence[str], advice: str = "") -> pa.Array:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pyarrow.compute as pc
 
@@ -18,8 +18,7 @@ from collapsium.storage.readers.compression import PACKED, binary_kind
 from collapsium.storage.readers.counts import LDACSource, SVMlightSource, UCISource, index_base
 from collapsium.storage.readers.matrices import distinct_ids, matrix_inside, open_matrix
 from collapsium.storage.readers.read_options import ReadOptions, distinct_guesses
-from collapsium.storage.readers.texts.batches import TEXTS
-from collapsium.storage.readers.texts.blocks import find_files, require_once
+from collapsium.storage.readers.texts.blocks import TEXTS, find_files, require_once
 from collapsium.storage.readers.vectors import (
     HEADERS,
     ArchiveFile,
@@ -30,19 +29,9 @@ from collapsium.storage.readers.vectors import (
     ZarrFile,
 )
 
-
-def _open_annotated(source: Any, options: ReadOptions) -> AnnotatedSource:
-    """Open an AnnData object, or its file."""
-    if is_annotated(source):
-        return AnnotatedSource(source, options)
-    from collapsium.storage.readers import annotated_file
-
-    return AnnotatedSource(annotated_file.open_annotated(source, options), options, source)
-
-
 # The reader of each format of counts
 READERS: dict[str, Callable[[str, ReadOptions], Source]] = {
-    "anndata": _open_annotated,
+    "anndata": AnnotatedSource,
     "uci": UCISource,
     "ldac": LDACSource,
     "mtx": open_matrix,
@@ -58,22 +47,24 @@ ZARR_RECORDS = ("zarr.json", ".zattrs")
 class Chained:
     """Several sources with the same vocabulary, read one after another."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], stems: Sequence[str] = ()) -> None:
         for source in sources[1:]:
             if source.words() != sources[0].words():
                 raise InputError(source.name, f"its vocabulary differs from the vocabulary of {sources[0].name}")
         self.name = sources[0].name if len(sources) == 1 else f"{sources[0].name} and {len(sources) - 1} more"
         self.guesses = distinct_guesses(*(source.guesses for source in sources))
-        self._sources = [*sources]
+        self._sources, self._stems = [*sources], stems
 
     def words(self) -> list[str]:
         """Return the vocabulary in the order of its ids."""
         return self._sources[0].words()
 
     def documents(self) -> Iterator[Documents]:
-        """Yield the documents of one source after another."""
-        for source in self._sources:
-            yield from source.documents()
+        """Yield the documents of one source after another, with ids prefixed by the stem of their source, if any."""
+        for number, source in enumerate(self._sources):
+            for part in source.documents():
+                ids = pc.binary_join_element_wise(self._stems[number], part.ids, "/") if self._stems else part.ids
+                yield replace(part, ids=ids)
 
 
 __all__ = [
@@ -107,7 +98,10 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
         if kind is None and not formats and recorded in TEXTS:
             kind = recorded
         if kind is None and not formats:
-            advice = _advice_of_bytes(path) or f"name it with `format` {'|'.join(FORMATS)}"
+            advice = f"name it with `format` {'|'.join(FORMATS)}"
+            with suppress(CollapsiumError), reading(path), open_input(path) as handle:
+                binary = binary_kind(head_of(handle))
+                advice = advice if binary is None else f"it is {binary}"
             raise OptionError(f"{path}: its format does not follow from its name; {advice}")
         if kind is not None:
             formats.setdefault(kind, path)
@@ -121,20 +115,13 @@ def guess_format(paths: Sequence[str], recorded: str | None = None) -> str:
     return first
 
 
-def _is_annotated_store(path: str) -> bool:
-    """Return True for a Zarr store that AnnData wrote."""
-    folder = Folder(path)
-    if not folder.is_folder():
-        return False
-    record = next((name for name in ZARR_RECORDS if folder.exists(name)), None)
-    return record is not None and b'"anndata"' in folder.read(record)
-
-
 def _kind_of_matrix(path: object) -> str | None:
     """Return the format of an AnnData object, of its Zarr store and of a 10x folder; None for all others."""
     if not isinstance(path, str):
         return "anndata" if is_annotated(path) else None
-    if _is_annotated_store(path):
+    folder = Folder(path)
+    record = next((name for name in ZARR_RECORDS if folder.is_folder() and folder.exists(name)), None)
+    if record is not None and b'"anndata"' in folder.read(record):
         return "anndata"
     return "mtx" if matrix_inside(path) is not None else None
 
@@ -165,16 +152,6 @@ def _format_inside(path: str, recorded: str | None) -> str | None:
     return only
 
 
-def _advice_of_bytes(path: str) -> str:
-    """Return what the first bytes of a file show about it, for an error message."""
-    try:
-        with reading(path), open_input(path) as handle:
-            kind = binary_kind(head_of(handle))
-    except CollapsiumError:
-        return ""
-    return "" if kind is None else f"it is {kind}"
-
-
 def resolved_index_base(paths: list[str], kind: str, options: ReadOptions) -> ReadOptions:
     """Return the options with the first index of the files, which later files of the corpus share."""
     if options.index_base not in (None, 0, 1):
@@ -194,14 +171,15 @@ def open_source(paths: list[str], kind: str | None = None, options: ReadOptions 
         return READERS[kind](paths[0], options)
     if kind == "anndata":
         # Names of cells are not prefixed, so that a model's documents can be found in the objects again.
-        sources = [_open_annotated(path, options) for path in paths]
+        sources = [AnnotatedSource(path, options) for path in paths]
         distinct_ids(
             ", ".join(dict.fromkeys(source.name for source in sources)),
             [name for source in sources for name in source.ids.to_pylist()],
         )
         return Chained(sources)
-    stems = zip(paths, distinct(paths), strict=True)
-    return Chained([_Prefixed(READERS[kind](path, options), stem) for path, stem in stems])
+    # Numeric ids are prefixed with the file's name, so that the ids of several sources differ.
+    stems = distinct(paths)
+    return Chained([READERS[kind](path, options) for path in paths], stems)
 
 
 def open_vectors(
@@ -229,18 +207,3 @@ def open_vectors(
     if strict and options.header is not None and not any(isinstance(file, TableFile) for file in files):
         raise OptionError(f"applies only to comma-separated values, found {paths[0]}", "header")
     return DenseSource(files, stems, options, tagged=tagged)
-
-
-class _Prefixed:
-    """A source whose numeric ids are prefixed with the file's name, so that the ids of several sources differ."""
-
-    def __init__(self, source: Source, stem: str) -> None:
-        self.name, self.guesses, self._source, self._stem = source.name, source.guesses, source, stem
-
-    def words(self) -> list[str]:
-        return self._source.words()
-
-    def documents(self) -> Iterator[Documents]:
-        for part in self._source.documents():
-            ids = pc.binary_join_element_wise(self._stem, part.ids, "/")
-            yield Documents(ids, part.offsets, part.words, part.counts, part.extras)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import FAULTS
-from collapsium.storage.errors import InputError
+from collapsium.storage.errors import InputError, reason_of
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet import BoundedFile
 from collapsium.storage.printable import ShortRepr
@@ -165,8 +165,7 @@ def read_proportions(path: str) -> ProportionsFile:
             except InputError:
                 raise
             except FAULTS as error:
-                reason = (str(error) or type(error).__name__).splitlines()[0][:200]
-                raise InputError(name, f"expected a Parquet file of proportions ({reason})") from None
+                raise InputError(name, f"expected a Parquet file of proportions ({reason_of(error)})") from None
     lengths = [np.diff(part.offsets) for part in parts]
     proportions = DocumentProportions(
         np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))]).astype(np.int64),
@@ -176,10 +175,16 @@ def read_proportions(path: str) -> ProportionsFile:
     )
     if not proportions.known.any():
         raise InputError(path, "expected proportions of at least one document, found none")
-    known = None
-    if ids:
-        known = pa.concat_arrays(ids)
-        _require_distinct(path, known)
+    if not ids:
+        return ProportionsFile(path, None, proportions)
+    known = pa.concat_arrays(ids)
+    codes = np.asarray(known.dictionary_encode().indices, dtype=np.int64)
+    # Codes are assigned in the order of first occurrence, so the first repeated code is no larger than an earlier one.
+    again = np.flatnonzero(np.diff(np.maximum.accumulate(codes)) == 0)
+    if again.size:
+        row = int(again[0]) + 1
+        before = int(np.flatnonzero(codes == codes[row])[0])
+        raise InputError(path, f"the id {known[row].as_py()!r} already occurs in row {before + 1:,}", _where(ID, row))
     return ProportionsFile(path, known, proportions)
 
 
@@ -188,24 +193,11 @@ def _ids(path: str, column: pa.Array, first: int) -> pa.Array:
     if column.null_count:
         row = int(np.flatnonzero(np.asarray(column.is_null()))[0])
         raise InputError(path, "expected an id, found none", _where(ID, first + row))
-    if not (pa.types.is_integer(column.type) or pa.types.is_string(column.type) or _is_large_text(column.type)):
+    types = pa.types
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    if not (types.is_integer(column.type) or any(is_text(column.type) for is_text in texts)):
         raise InputError(path, f"expected texts or whole numbers, found {column.type}", f"column '{ID}'")
     return column.cast(pa.string())
-
-
-def _is_large_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _require_distinct(path: str, ids: pa.Array) -> None:
-    """Raise `InputError` if an id occurs twice."""
-    codes = np.asarray(ids.dictionary_encode().indices, dtype=np.int64)
-    # Codes are assigned in the order of first occurrence, so the first repeated code is no larger than an earlier one.
-    again = np.flatnonzero(np.diff(np.maximum.accumulate(codes)) == 0)
-    if again.size:
-        row = int(again[0]) + 1
-        before = int(np.flatnonzero(codes == codes[row])[0])
-        raise InputError(path, f"the id {ids[row].as_py()!r} already occurs in row {before + 1:,}", _where(ID, row))
 
 
 def _where(column: str, row: int) -> str:
@@ -329,8 +321,6 @@ class _Layout:
             raise InputError(self.path, "expected a list, found none", _where(name, first + row))
         owner = np.asarray(pc.list_parent_indices(column), dtype=np.int64)
         flat = pc.list_flatten(column)
-        if not _is_number(flat.type):
-            raise InputError(self.path, f"expected numbers, found {flat.type}", f"column {name!r}")
         return owner, self._numbers(flat, name)
 
     def _numbers(self, column: pa.Array, name: str) -> npt.NDArray[np.float64]:

@@ -26,8 +26,7 @@ from collapsium.storage.readers.read_options import (
     ReadOptions,
     distinct_guesses,
 )
-from collapsium.storage.readers.texts.batches import GATHER
-from collapsium.storage.readers.texts.blocks import find_files
+from collapsium.storage.readers.texts.blocks import GATHER, find_files
 from collapsium.storage.readers.texts.fields import TAKEN, Fields, id_of, named
 from collapsium.storage.readers.texts.lines import decoded, lines_of
 from collapsium.storage.readers.texts.segment import Span
@@ -128,8 +127,20 @@ def read_side(source: str, options: ReadOptions) -> SideFile:
         raise InputError(path, f"expected lines of text, or records of {', '.join(RECORDS)}; its name says {kind}")
     if len(files) > 1:
         raise InputError(path, f"expected one file with one line per document, found {len(files):,} files")
-    labels, guesses = _labels_of_lines(files[0], options)
-    return SideFile(path, name, None, {name or stem_of(path): [*labels]}, guesses=guesses)
+    guesses: dict[Guess, None] = {}
+    lines = _text_lines(files[0], options, guesses)
+    # Labels are separated by tabs or semicolons, else by commas, else by white space.
+    separator = options.label_separator
+    if separator is None:
+        signs = (sign for sign, pattern in SIGNS.items() if any(re.search(pattern, line) for line in lines))
+        separator = next(signs, "space")
+        guesses[Guess("label_separator", separator, "label_separator")] = None
+    pattern = SIGNS.get(separator) or re.escape(separator)
+    labels: list[object] = [[part.strip() for part in re.split(pattern, line) if part.strip()] for line in lines]
+    stem = path.rstrip("/").rpartition("/")[2]
+    for packed in PACKED:
+        stem = stem.removesuffix(packed)
+    return SideFile(path, name, None, {name or stem.rpartition(".")[0] or stem: labels}, guesses=tuple(guesses))
 
 
 def named_file(source: str, flag: str) -> tuple[str, str]:
@@ -142,33 +153,12 @@ def named_file(source: str, flag: str) -> tuple[str, str]:
     return name, path
 
 
-def stem_of(path: str) -> str:
-    """Return a file's name without its folder and its endings."""
-    name = path.rstrip("/").rpartition("/")[2]
-    for packed in PACKED:
-        name = name.removesuffix(packed)
-    return name.rpartition(".")[0] or name
-
-
 def _text_lines(span: Span, options: ReadOptions, guesses: dict[Guess, None] | None = None) -> list[str]:
     records = _Records(options)
-    lines = []
-    for line, where in lines_of(span, options, guesses):
-        lines.append(clean(decoded(line, span.path, options, records, where)).strip())
-    return lines
-
-
-def _labels_of_lines(span: Span, options: ReadOptions) -> tuple[list[list[str]], tuple[Guess, ...]]:
-    """Return the labels of each line, split at tabs or semicolons, else at commas, else at white space."""
-    guesses: dict[Guess, None] = {}
-    lines = _text_lines(span, options, guesses)
-    named = options.label_separator
-    if named is None:
-        signs = (sign for sign, pattern in SIGNS.items() if any(re.search(pattern, line) for line in lines))
-        named = next(signs, "space")
-        guesses[Guess("label_separator", named, "label_separator")] = None
-    pattern = SIGNS.get(named) or re.escape(named)
-    return [[part.strip() for part in re.split(pattern, line) if part.strip()] for line in lines], tuple(guesses)
+    return [
+        clean(decoded(line, span.path, options, records, where)).strip()
+        for line, where in lines_of(span, options, guesses)
+    ]
 
 
 def read_names(source: str, options: ReadOptions) -> tuple[str, str, list[str]]:
@@ -445,7 +435,19 @@ def read_sides(
     numbered = [field for field, _, _ in lists if field]
     every = [chosen_of(file, fields, numbered, covariates_of) for file in files]
     labels = list(dict.fromkeys(name for chosen in every for name, _ in chosen.labels))
-    names = _names_by_field(lists, labels)
+    names: dict[str, tuple[str, list[str]]] = {}
+    for field, path, names_in_file in lists:
+        if not field and len(labels) != 1:
+            raise OptionError(f"`label_names` {path}: name the field, FIELD={path}; there are {named(labels)}")
+        field = field or labels[0]
+        if field not in labels:
+            raise OptionError(
+                f"`label_names` {field}={path}: no side file has labels {field!r}{suggestion(field, labels)}; "
+                f"there are {named(labels)}"
+            )
+        if field in names:
+            raise OptionError(f"`label_names` {field}: is given twice")
+        names[field] = (path, names_in_file)
     sides = tuple(side_of(file, chosen, names) for file, chosen in zip(files, every, strict=True))
     records = [chosen for file, chosen in zip(files, every, strict=True) if file.ids is not None]
     return SideFileContents(
@@ -457,20 +459,3 @@ def read_sides(
             *(file.guesses for file in files), *(chosen.guesses for chosen in every), *(side.guesses for side in sides)
         ),
     )
-
-
-def _names_by_field(lists: list[tuple[str, str, list[str]]], labels: list[str]) -> dict[str, tuple[str, list[str]]]:
-    names_of: dict[str, tuple[str, list[str]]] = {}
-    for field, path, names in lists:
-        if not field and len(labels) != 1:
-            raise OptionError(f"`label_names` {path}: name the field, FIELD={path}; there are {named(labels)}")
-        field = field or labels[0]
-        if field not in labels:
-            raise OptionError(
-                f"`label_names` {field}={path}: no side file has labels {field!r}{suggestion(field, labels)}; "
-                f"there are {named(labels)}"
-            )
-        if field in names_of:
-            raise OptionError(f"`label_names` {field}: is given twice")
-        names_of[field] = (path, names)
-    return names_of

@@ -12,6 +12,7 @@ import math
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
@@ -28,8 +29,15 @@ from collapsium.storage.data_types import AnyArray, DType
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.io.arrays import MOST_CHUNK_BYTES
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.parquet import LEAST_LIMIT, RATIO
-from collapsium.storage.readers.base import head_of, open_input, open_text, reading, required_names
+from collapsium.storage.readers.base import (
+    head_of,
+    open_input,
+    open_text,
+    read_npy_header,
+    reading,
+    require_bounded,
+    required_names,
+)
 from collapsium.storage.readers.read_options import (
     Guess,
     ReadOptions,
@@ -173,8 +181,12 @@ class DenseSource:
         for number, file in enumerate(self._files):
             self.file, first = file.name, 0
             for chunk in file.chunks():
-                _require_finite(file, chunk.values, first, self._columns)
-                ids = chunk.ids
+                values, ids = chunk.values, chunk.ids
+                if values.size and not (np.isfinite(values.min()) and np.isfinite(values.max())):
+                    row, column = np.argwhere(~np.isfinite(values))[0]
+                    place = f"column {file.layout.values[column] + 1} ({self._columns[column]!r})"
+                    expected = f"expected a finite number, found {values[row, column]}"
+                    raise InputError(file.name, expected, f"row {first + row + 1}, {place}")
                 if ids is None:
                     ids = numbered_ids(first + 1, len(chunk.values))
                     if self._tagged:
@@ -188,17 +200,6 @@ class DenseSource:
                 extras = {"labels": labels_of(file.fields, chunk.labels)} if file.fields else {}
                 yield Vectors(ids, chunk.values, extras)
                 first += len(chunk.values)
-
-
-def _require_finite(file: DenseFile, values: npt.NDArray[np.float64], first: int, columns: list[str]) -> None:
-    if not values.size or (np.isfinite(values.min()) and np.isfinite(values.max())):
-        return
-    row, column = np.argwhere(~np.isfinite(values))[0]
-    raise InputError(
-        file.name,
-        f"expected a finite number, found {values[row, column]}",
-        f"row {first + row + 1}, column {file.layout.values[column] + 1} ({columns[column]!r})",
-    )
 
 
 def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
@@ -217,7 +218,6 @@ def labels_of(fields: Sequence[str], labels: Sequence[pa.Array]) -> pa.Array:
 
 NUMBERS = "biuf"  # dtype kinds of plain numbers
 EXPECTED = "expected a dense array of vectors x columns"
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 Values = AnyArray
 
 
@@ -227,10 +227,7 @@ class _Header:
     def __init__(self, path: str, file: IO[bytes], what: str = "") -> None:
         where = f"array {what!r}" if what else ""
         try:
-            version = np.lib.format.read_magic(file)
-            if version not in _HEADERS:
-                raise ValueError(f"version {version}")
-            self.shape, self.fortran, self.dtype = _HEADERS[version](file)
+            self.shape, self.fortran, self.dtype = read_npy_header(file)
         except InputError:
             raise
         # NumPy's parser of headers raises exceptions that have no common base class.
@@ -322,6 +319,15 @@ def _exactly(path: str, file: IO[bytes], count: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _chosen_array(path: str, name: str | None, names: list[str]) -> str:
+    """Return the array of the option `values`, or the only one."""
+    if name is not None and name not in names:
+        raise OptionError(f"`values` {name}: {path} has no such array{suggestion(name, names)}")
+    if name is None and len(names) != 1:
+        raise InputError(path, f"expected one array of vectors, found {', '.join(names) or 'none'} (`values` NAME)")
+    return names[0] if name is None else name
+
+
 class ArchiveFile:
     """An archive of dense arrays: one of values and optionally others of ids and labels."""
 
@@ -340,7 +346,7 @@ class ArchiveFile:
         separate = [(field, name) for field, name in labels if name in headers]
         columns = tuple(text for text, (_, name) in zip(options.labels, labels, strict=True) if name not in headers)
         separate_arrays = {self._id_array, *(name for _, name in separate)}
-        self._array = self._chosen(options.values, [name for name in headers if name not in separate_arrays])
+        self._array = _chosen_array(path, options.values, [name for name in headers if name not in separate_arrays])
         shape, dtype = headers[self._array]
         inside = ReadOptions(id=None if self._id_array else options.id, labels=columns)
         self.layout = layout_of(inside, (), width_of(path, shape, dtype), path)
@@ -357,27 +363,14 @@ class ArchiveFile:
         """Return the shape and dtype of each array; raise an error if the archive expands to far more than its size."""
         headers = {}
         with _archive(self.name, handle) as (archive, bytes_):
-            limit = max(LEAST_LIMIT, RATIO * bytes_) if self._limit is None else self._limit
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
-            if sum(member.file_size for member in members) > limit:
-                raise InputError(self.name, f"decompresses to more than {size(limit)} (`max_decompressed`)")
+            require_bounded(self.name, sum(member.file_size for member in members), lambda: bytes_, self._limit)
             for member in members:
                 with archive.open(member) as file:
                     name = member.filename.removesuffix(".npy")
                     header = _Header(self.name, file, name)
                     headers[name] = header.shape, header.dtype
         return headers
-
-    def _chosen(self, name: str | None, names: list[str]) -> str:
-        if name is not None:
-            if name not in names:
-                raise OptionError(f"`values` {name}: {self.name} has no such array{suggestion(name, names)}")
-            return name
-        if len(names) != 1:
-            raise InputError(
-                self.name, f"expected one array of vectors, found {', '.join(names) or 'none'} (`values` NAME)"
-            )
-        return names[0]
 
     def chunks(self) -> Iterator[VectorChunk]:
         """Yield the vectors in chunks of 4 million values."""
@@ -408,26 +401,22 @@ class ArchiveFile:
         return _texts(np.frombuffer(data, dtype=header.dtype, count=count), self._encoding)
 
 
-class _archive:  # noqa: N801 - used as a statement
+@contextmanager
+def _archive(path: str, handle: IO[bytes]) -> Iterator[tuple[zipfile.ZipFile, int]]:
     """Open a zip archive and return it with its size; a file without random access is loaded into memory."""
-
-    def __init__(self, path: str, handle: IO[bytes]) -> None:
-        self._path, self._handle = path, handle
-
-    def __enter__(self) -> tuple[zipfile.ZipFile, int]:
-        handle = self._handle if self._handle.seekable() else io.BytesIO(self._handle.read())
-        bytes_ = handle.seek(0, io.SEEK_END)
-        try:
-            self._archive = zipfile.ZipFile(handle)
-        except (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError) as error:
-            raise InputError(self._path, f"{EXPECTED} in NumPy's .npz ({error})") from None
-        return self._archive, bytes_
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._archive.close()
-        damage = (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError)
-        if isinstance(error, damage) and not isinstance(error, (InputError, UnicodeDecodeError)):
-            raise InputError(self._path, f"the archive is damaged ({error})") from None
+    handle = handle if handle.seekable() else io.BytesIO(handle.read())
+    bytes_ = handle.seek(0, io.SEEK_END)
+    try:
+        archive = zipfile.ZipFile(handle)
+    except (zipfile.BadZipFile, ValueError, OverflowError, NotImplementedError) as error:
+        raise InputError(path, f"{EXPECTED} in NumPy's .npz ({error})") from None
+    try:
+        with archive:
+            yield archive, bytes_
+    except (InputError, UnicodeDecodeError):
+        raise
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OverflowError) as error:
+        raise InputError(path, f"the archive is damaged ({error})") from None
 
 
 # An array may claim `MISSING_CHUNKS` chunks for each existing chunk, after `FEW_CHUNKS` is added to the existing ones.
@@ -447,7 +436,7 @@ class ZarrFile:
 
     def __init__(self, path: str, options: ReadOptions) -> None:
         self.name = path
-        with _fault(path):
+        with _reading_zarr(path):
             self._array = self._opened(options.values)
             _require_plain(path, self._array)
             _require_there(path, self._array, options.max_decompressed)
@@ -469,13 +458,7 @@ class ZarrFile:
                 raise OptionError(f"`values` {name}: {self.name} is one array, which has no name")
             return node
         arrays = dict(node.arrays())
-        if name is not None and name not in arrays:
-            raise OptionError(f"`values` {name}: {self.name} has no such array{suggestion(name, arrays)}")
-        if name is None and len(arrays) != 1:
-            raise InputError(
-                self.name, f"expected one array, found {', '.join(sorted(arrays)) or 'none'} (`values` NAME)"
-            )
-        return arrays[name if name is not None else next(iter(arrays))]
+        return arrays[_chosen_array(self.name, name, sorted(arrays))]
 
     def chunks(self) -> Iterator[VectorChunk]:
         """Yield the vectors in complete Zarr chunks, about 4 million values at a time."""
@@ -483,7 +466,7 @@ class ZarrFile:
         chunk = self._array.chunks[0]
         step = max(CHUNK_VALUES // (width * chunk), 1) * chunk
         for first in range(0, count, step):
-            with _fault(self.name):
+            with _reading_zarr(self.name):
                 rows = np.asarray(self._array[first : first + step])
             for part in chunks_of(rows):
                 yield chunk_of(self, part)
@@ -521,16 +504,7 @@ def _require_there(path: str, array: Any, limit: int | None) -> None:
         present = chunks_per_file * sum(not name.startswith(".") and name != "zarr.json" for name in names)
         if expected > MISSING_CHUNKS * (present + FEW_CHUNKS):
             raise InputError(path, f"expected most of its {expected} chunks, found {present}")
-    total = expected * math.prod(array.chunks) * array.dtype.itemsize
-    if total <= LEAST_LIMIT and limit is None:
-        return
-    allowed = max(LEAST_LIMIT, RATIO * folder.size()) if limit is None else limit
-    if total > allowed:
-        raise InputError(
-            path,
-            f"decompresses to more than {size(allowed)}; refusing a possible decompression bomb. If you trust the "
-            "array, raise the limit (`max_decompressed`)",
-        )
+    require_bounded(path, expected * math.prod(array.chunks) * array.dtype.itemsize, folder.size, limit)
 
 
 def _is_plain(codec: Any) -> bool:
@@ -541,18 +515,15 @@ def _is_plain(codec: Any) -> bool:
     return isinstance(codec, tuple(getattr(zarr.codecs, name) for name in _CODECS))
 
 
-class _fault:  # noqa: N801 - used as a statement
+@contextmanager
+def _reading_zarr(path: str) -> Iterator[None]:
     """Replace Zarr's exceptions about a damaged array by an error that names the array."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        """Enter the block; nothing is opened."""
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, FAULTS) and not isinstance(error, (InputError, OptionError)):
-            raise InputError(self._path, f"expected a Zarr array ({str(error)[:200]})") from None
+    try:
+        yield
+    except (InputError, OptionError):
+        raise
+    except FAULTS as error:
+        raise InputError(path, f"expected a Zarr array ({str(error)[:200]})") from None
 
 
 BLOCK = 1 << 23
@@ -584,7 +555,11 @@ class TableFile:
             self._separator, guess = named, Guess("separator", shown(named), "separator")
         if guess is not None:
             guesses[guess] = None
-        first = self._fields(line)
+        try:
+            first = [field.strip() for field in next(csv.reader([line.decode()], delimiter=self._separator))]
+        except (UnicodeDecodeError, csv.Error, StopIteration) as error:
+            expected = f"expected UTF-8 text with {self._separator!r} between values ({error})"
+            raise InputError(path, expected) from None
         self._header = self._is_header(first, second, options)
         if options.header is None and not _named(first, options):
             guesses[Guess("header", HEADERS[not self._header], "header")] = None
@@ -612,14 +587,6 @@ class TableFile:
         if len(line) >= MOST_LINE and not line.endswith(b"\n"):
             raise InputError(self.name, f"expected lines of at most {MOST_LINE} bytes")
 
-    def _fields(self, line: bytes) -> list[str]:
-        try:
-            return [field.strip() for field in next(csv.reader([line.decode()], delimiter=self._separator))]
-        except (UnicodeDecodeError, csv.Error, StopIteration) as error:
-            raise InputError(
-                self.name, f"expected UTF-8 text with {self._separator!r} between values ({error})"
-            ) from None
-
     def _is_header(self, first: list[str], second: bytes, options: ReadOptions) -> bool:
         if options.header is not None:
             return options.header == "yes"
@@ -630,7 +597,15 @@ class TableFile:
             return True
         # Invalid lines are refused when they are read.
         fields = next(csv.reader([second.decode("utf-8", "replace")], delimiter=self._separator), [])
-        return len(fields) == len(first) and _number_columns(first, fields, layout.values)
+        # A header may number the columns from 0 or 1, as in files of pandas and R, if the second line has fractions. A
+        # row index before the columns is not counted, and its name may be empty.
+        named = [place for place in layout.values if first[place]]
+        numbered = len(named) >= MIN_NUMBERED and all(_INTEGER.fullmatch(first[place]) for place in named)
+        if len(fields) != len(first) or not numbered:
+            return False
+        shifts = {int(first[place]) - place for place in named}
+        fractions = any(_is_number(fields[place]) and not _INTEGER.fullmatch(fields[place].strip()) for place in named)
+        return len(shifts) == 1 and shifts <= {-1, 0, 1} and fractions
 
     def chunks(self) -> Iterator[VectorChunk]:
         """Yield the vectors in chunks of some megabytes of text."""
@@ -696,19 +671,6 @@ def _named(first: list[str], options: ReadOptions) -> bool:
     """Return True if an option refers to a column by name, which requires a header."""
     columns = [text if text in first else text.partition("=")[2] or text for text in options.labels]
     return any(not text.lstrip("-").isdigit() for text in [*columns, options.id or "1"])
-
-
-def _number_columns(first: list[str], second: list[str], places: tuple[int, ...]) -> bool:
-    """Return True if the first line numbers the columns from 0 or 1, as pandas and R do, and the second has fractions.
-
-    A row index before the columns is not counted, and its name may be empty.
-    """
-    named = [place for place in places if first[place]]
-    if len(named) < MIN_NUMBERED or not all(_INTEGER.fullmatch(first[place]) for place in named):
-        return False
-    shifts = {int(first[place]) - place for place in named}
-    fractions = any(_is_number(second[place]) and not _INTEGER.fullmatch(second[place].strip()) for place in named)
-    return len(shifts) == 1 and shifts <= {-1, 0, 1} and fractions
 
 
 def _is_number(text: str) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from collapsium.storage.data_types import AnyArray, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, StoreError
@@ -26,7 +26,7 @@ from collapsium.storage.io.arrays import (
     write_arrays,
 )
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, Digest, check, dump, read_record
+from collapsium.storage.io.records import Count, Digest, Record, check, dump, read_record
 
 LATEST, RECORD = "latest.json", "checkpoint.json"
 KIND = "collapsium-checkpoint"
@@ -44,10 +44,8 @@ class LatestRecord(BaseModel):
     generation: Count = 0
 
 
-class CheckpointRecord(BaseModel):
+class CheckpointRecord(Record):
     """The fields of `checkpoint.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = KIND
     version: int = VERSION
@@ -99,6 +97,7 @@ class Checkpoints:
 
     def __init__(self, folder: Folder, generation: int = 0) -> None:
         self.folder, self._generation = folder, generation
+        self._written_generation = max(generation, 1)
 
     def at(self, iteration: int) -> Checkpoint:
         """Return the newest finished checkpoint of an iteration, else the one that would be written."""
@@ -117,10 +116,6 @@ class Checkpoints:
             return max((place.generation for place in (*self._places(), *([named] if named else []))), default=0)
         return max((place.generation for place in self._places()), default=0)
 
-    @property
-    def _written_generation(self) -> int:
-        return max(self._generation, 1)
-
     def publish(self, record: CheckpointRecord) -> None:
         """Make a complete checkpoint the latest, and remove all but the last two."""
         published = _Place(record.iteration, self._written_generation)
@@ -134,7 +129,10 @@ class Checkpoints:
     def go_back(self, iteration: int) -> None:
         """Make an older checkpoint the latest, and remove the later ones, which are damaged."""
         later = [place for place in self._places() if place.iteration > iteration]
-        if later or self._named() != iteration:
+        named = None
+        with contextlib.suppress(DamagedError):
+            named = self.latest()
+        if later or named != iteration:
             self._name(iteration)
         self._remove(later)
 
@@ -143,12 +141,6 @@ class Checkpoints:
             # A leftover folder does no harm and may be removed the next time.
             with contextlib.suppress(StoreError):
                 self._folder(place).remove(PARTS)
-
-    def _named(self) -> int | None:
-        try:
-            return self.latest()
-        except DamagedError:
-            return None
 
     def _name(self, iteration: int) -> None:
         record = {"format": KIND, "version": VERSION, "iteration": iteration, "generation": self._generation}

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Digest, Number, check, read_record
+from collapsium.storage.io.records import Digest, Number, OpenRecord, check, read_record
 from collapsium.storage.runs.event_records import MAX_RESTARTS
 from collapsium.storage.runs.run import Run
 
@@ -33,13 +33,7 @@ OF_BASELINES = (
 )
 
 
-class _Fields(BaseModel):
-    """A part of a record that may have further fields."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class ComparisonRecord(_Fields):
+class ComparisonRecord(OpenRecord):
     """The fields of `compare.json`: the options of the comparison, and digests of its corpora."""
 
     families: Names
@@ -56,7 +50,7 @@ class ComparisonRecord(_Fields):
     unseen: Digest | None = None
 
 
-class CellRow(_Fields):
+class CellRow(OpenRecord):
     """The result of a cell: a row of the table, for a family's fits.
 
     Comparisons of version 0.1 also have rows of other methods, with ``baseline``, and of documents scored given labels.
@@ -89,7 +83,7 @@ class CellRow(_Fields):
     options: str | JsonObject = ""
     words: tuple[tuple[str, ...], ...] = ()
     classified: JsonObject | None = None
-    definitions: dict[str, tuple[str, str]] = {}
+    definitions: dict[str, tuple[str, str]] = Field(default_factory=dict)
     tuned: JsonObject | None = None
 
     @pydantic.model_validator(mode="after")
@@ -102,17 +96,13 @@ class CellRow(_Fields):
         required = (self.cell, self.score, self.ensemble_score, self.perplexity, self.seconds, self.topics_99)
         if not self.family or any(value is None for value in required):
             raise ValueError("expected a cell, a family, its score, perplexity, seconds and topics")
-        if not _is_object(self.options):
+        try:
+            is_object = isinstance(self.options, str) and isinstance(json.loads(self.options), dict)
+        except (ValueError, RecursionError):
+            is_object = False
+        if not is_object:
             raise ValueError("expected options as an object of JSON in a text")
         return self
-
-
-def _is_object(text: object) -> bool:
-    """Return True for a text that is a JSON object."""
-    try:
-        return isinstance(text, str) and isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 class CellRecord(BaseModel):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
-from collapsium.storage.io.records import Count, Number, check, parse_json
+from collapsium.storage.io.records import Count, Number, OpenRecord, check, parse_json
 
 MAX_RESTARTS = 1000  # Largest number of restarts of an ensemble
 MAX_LINE = 1 << 24  # Largest event, in bytes; large ones have the top words of some hundred topics
@@ -47,10 +47,8 @@ class SweepTimes(BaseModel):
     total: Number = 0.0
 
 
-class Event(BaseModel):
+class Event(OpenRecord):
     """A line of `events.jsonl` or `journal.jsonl`, which may have further metrics of a family."""
-
-    model_config = ConfigDict(extra="allow")
 
     event: str
     iteration: Count = 0
@@ -82,9 +80,9 @@ class Event(BaseModel):
     active: Count = 0
     sizes: tuple[tuple[Count, Number], ...] = ()
     moved: tuple[tuple[Count, Number], ...] = ()
-    seconds: dict[str, Number] = {}
+    seconds: dict[str, Number] = Field(default_factory=dict)
     sweeps: SweepTimes = SweepTimes()
-    top_words: dict[str, tuple[str, ...]] = {}
+    top_words: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     processes: tuple[ProcessActivity, ...] = ()
     text: str = ""
     reason: str = ""

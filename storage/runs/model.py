@@ -1,20 +1,24 @@
-"""Finished models on disk: `model.json`, the vocabulary, Zarr groups of the global state, rows and documents."""
+"""Finished models on disk: `model.json`, the vocabulary, Zarr groups of the global state, rows and documents.
+
+Beside them are posteriors of the training documents that effects have stored: a folder of arrays for each shard.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from collapsium.storage.corpus.lineage import Lineage
 from collapsium.storage.corpus.manifest import ShortModel, VocabularyRecord
 from collapsium.storage.data_types import AnyArray, Arrays, JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, Digest, check, digest_of, dump, read_record
+from collapsium.storage.io.records import Count, Digest, Record, canonical, check, digest_of, dump, read_record
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus import vocabulary as vocabulary_file
@@ -23,10 +27,8 @@ if TYPE_CHECKING:
 Text = Annotated[str, Field(max_length=10_000)]
 
 
-class Processor(BaseModel):
+class Processor(Record):
     """A processor and the libraries by which the last bits of results may differ between machines."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     machine: Text  # Architecture and operating system
     # LLVM's names of the processor that kernels are compiled for, and of its instruction sets
@@ -45,10 +47,8 @@ MAX_COLUMNS = 1 << 20  # Columns of a mean, at most: topics of a model
 Column = Annotated[int, Field(strict=True, ge=-1, lt=MAX_COLUMNS)]
 
 
-class ShardDocuments(BaseModel):
+class ShardDocuments(Record):
     """Number of documents of a training shard, and the digest of their ids."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     documents: Count
     ids_sha256: str
@@ -56,8 +56,6 @@ class ShardDocuments(BaseModel):
 
 class MatchedMember(ShortModel):
     """A member of an ensemble, in the record of the mean of its members."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # Folder of its model, below `members/` of the run: ``003/model``, ``003/members/001`` or ``001``
     folder: Annotated[str, Field(pattern=MEMBER_FOLDER)]
@@ -70,8 +68,6 @@ class MatchedMember(ShortModel):
 
 class ModelRecord(ShortModel):
     """The fields of `model.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = KIND
     version: int = VERSION
@@ -225,3 +221,40 @@ class StoredModel:
 def read_model_record(folder: Folder) -> ModelRecord:
     """Read and check the record of a model."""
     return check(ModelRecord, read_record(folder, RECORD, KIND, VERSION, oldest=2), f"{folder.url}/{RECORD}")
+
+
+POSTERIORS = "posteriors"  # Within the folder of a model
+POSTERIORS_RECORD = "posteriors.json"
+POSTERIORS_KIND = "collapsium-posteriors"
+
+
+class PosteriorRecord(Record):
+    """Posteriors of a model's documents: all that they depend on, and the digests of their arrays."""
+
+    model: str  # Digest of the model
+    corpus: str  # Digest of the corpus
+    formula: str  # Formula that the prior follows
+    seed: int
+    topics: tuple[Count, ...]  # Permanent ids of the columns
+    digests: tuple[Digest, ...] = ()  # Digest of each shard's arrays
+
+    def folder(self, model: Folder) -> Folder:
+        """Return the folder of such posteriors of a model."""
+        key = canonical(self.model_dump(mode="json", exclude={"digests"}))
+        return model / POSTERIORS / hashlib.sha256(key).hexdigest()[:16]
+
+    def write(self, model: Folder) -> None:
+        """Write the record, after the arrays."""
+        record = {"format": POSTERIORS_KIND, "version": VERSION, **self.model_dump(mode="json")}
+        self.folder(model).write(POSTERIORS_RECORD, dump(record))
+
+    def stored(self, model: Folder) -> PosteriorRecord | None:
+        """Return the record of the same posteriors that a model has; None without them."""
+        folder = self.folder(model)
+        try:
+            record = read_record(folder, POSTERIORS_RECORD, POSTERIORS_KIND, VERSION)
+        except AbsentError:
+            return None
+        known = {name: value for name, value in record.items() if name not in ("format", "version")}
+        saved = check(PosteriorRecord, known, f"{folder.url}/{POSTERIORS_RECORD}")
+        return saved if saved.model_copy(update={"digests": ()}) == self else None

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -58,49 +58,43 @@ class Writer(Protocol):
         """Finish the files."""
 
 
-class ParquetWriter:
-    """Writes tables to a Parquet file, with the columns of the first table, or of a schema without tables."""
+class TableWriter:
+    """Writes tables to a Parquet or CSV file, with the columns of the first table, or of a schema without tables.
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path, self._schema = path, schema
-        self._file: pq.ParquetWriter | None = None
-
-    def write(self, table: pa.Table) -> None:
-        """Write the next rows."""
-        if self._file is None:
-            self._file = pq.ParquetWriter(self._path, table.schema, compression="zstd")
-        self._file.write_table(table)
-
-    def close(self) -> None:
-        """Finish the file."""
-        if self._file is None:
-            self._file = pq.ParquetWriter(self._path, self._schema, compression="zstd")
-        self._file.close()
-
-
-class CsvWriter:
-    """Writes tables to a CSV file with a header; the numbers of a list are separated by spaces.
-
-    All texts are keys (ids and labels) and are written unchanged.
+    Each table is written in the shape that a function gives it. In CSV, the numbers of a list are separated by spaces;
+    all texts are keys (ids and labels) and are written unchanged.
     """
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path, self._schema = path, schema
-        self._file: pacsv.CSVWriter | None = None
+    def __init__(self, path: Path, schema: pa.Schema, shape: Callable[[pa.Table], pa.Table] | None = None) -> None:
+        self._path, self._schema, self._shape = path, schema, shape
+        self._file: Any = None
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
-        table = _without_lists(table)
+        table = table if self._shape is None else self._shape(table)
+        if self._path.suffix == ".csv":
+            for place, field in enumerate(table.schema):
+                if pa.types.is_list(field.type):
+                    text = [" ".join(map(str, values)) for values in table.column(place).to_pylist()]
+                    table = table.set_column(place, field.name, pa.array(text, pa.string()))
         if self._file is None:
-            self._file = pacsv.CSVWriter(self._path, table.schema)
+            self._begin(table.schema)
         self._file.write_table(table)
+
+    def _begin(self, schema: pa.Schema) -> None:
+        if self._path.suffix == ".csv":
+            self._file = pacsv.CSVWriter(self._path, schema)
+        else:
+            self._file = pq.ParquetWriter(self._path, schema, compression="zstd")
 
     def close(self) -> None:
         """Finish the file."""
-        if self._file is None:
+        if self._file is None and self._path.suffix == ".csv":
+            self._shape = None
             self.write(self._schema.empty_table())
-        if self._file is not None:
-            self._file.close()
+        elif self._file is None:
+            self._begin(self._schema)
+        self._file.close()
 
 
 class NpyStream:
@@ -137,7 +131,7 @@ class NpyWriter:
 
     def __init__(self, path: Path, ids: Path, schema: pa.Schema) -> None:
         self._matrix = NpyStream(path)
-        self._ids = CsvWriter(ids, pa.schema([column for column in schema if column.name in LEADING]))
+        self._ids = TableWriter(ids, pa.schema([column for column in schema if column.name in LEADING]))
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
@@ -185,31 +179,27 @@ class NpzWriter:
                 stream.path.unlink()
 
 
-class Shaped:
-    """Changes the shape of tables before they are written."""
-
-    def __init__(self, writer: Writer, shape: Callable[[pa.Table], pa.Table]) -> None:
-        self._writer, self._shape = writer, shape
-
-    def write(self, table: pa.Table) -> None:
-        """Write the next rows."""
-        self._writer.write(self._shape(table))
-
-    def close(self) -> None:
-        """Finish the files."""
-        self._writer.close()
-
-
 @contextmanager
 def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = False) -> Iterator[Writer]:
     """Write proportions to a temporary file, in the format of the name, and move it into place once complete."""
     ending, ids_path = ending_of(out), ids_file(out)
     with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
         part, ids = Path(place) / f"part{ending}", Path(place) / "ids.csv"
-        with _no_space(place):
-            writer = _open(part, ids, schema, dense)
+        try:
+            writer: Writer
+            if ending == ".npy":
+                writer = NpyWriter(part, ids, schema)
+            elif ending == ".npz":
+                writer = NpzWriter(part)
+            else:
+                by_rows = ending == ".csv" and TOPICS in schema.names
+                writer = TableWriter(part, schema, by_topic if dense else by_pair if by_rows else None)
             yield writer
             writer.close()
+        except OSError as error:
+            if isinstance(error, CollapsiumError) or error.errno not in FULL:
+                raise
+            raise StoreError(f"{place}: no space is left on the disk") from error
         # Another process may have written the file since this one began.
         require_free(out, ids_path)
         if ids_path is not None:
@@ -220,17 +210,6 @@ def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = 
             if ids_path is not None:
                 File(ids_path).remove()
             raise
-
-
-def _open(part: Path, ids: Path, schema: pa.Schema, dense: bool) -> Writer:
-    if part.suffix == ".npy":
-        return NpyWriter(part, ids, schema)
-    if part.suffix == ".npz":
-        return NpzWriter(part)
-    plain: Writer = CsvWriter(part, schema) if part.suffix == ".csv" else ParquetWriter(part, schema)
-    if dense:
-        return Shaped(plain, by_topic)
-    return Shaped(plain, by_pair) if part.suffix == ".csv" and TOPICS in schema.names else plain
 
 
 def by_topic(table: pa.Table) -> pa.Table:
@@ -259,23 +238,3 @@ def _matrix(table: pa.Table, name: str) -> AnyArray:
     if isinstance(column.type, pa.FixedSizeListType):
         return values.reshape(len(column), column.type.list_size)
     return values.reshape(len(column), -1 if values.size else 0)
-
-
-def _without_lists(table: pa.Table) -> pa.Table:
-    """Return the table with lists of numbers as text, separated by spaces."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_list(field.type):
-            text = [" ".join(map(str, values)) for values in table.column(place).to_pylist()]
-            table = table.set_column(place, field.name, pa.array(text, pa.string()))
-    return table
-
-
-@contextmanager
-def _no_space(place: str) -> Iterator[None]:
-    """Replace errors of a full disk by a `StoreError` that names the file."""
-    try:
-        yield
-    except OSError as error:
-        if isinstance(error, CollapsiumError) or error.errno not in FULL:
-            raise
-        raise StoreError(f"{place}: no space is left on the disk") from error

@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.errors import AbsentError, StoreError
 from collapsium.storage.io.atomic import copy_atomically, hidden_path, rename, share_atomically
 from collapsium.storage.io.folder import Folder, created, remove_parts
-from collapsium.storage.io.records import Count, Digest, Number, check, dump, numbers_of_names, read_record
+from collapsium.storage.io.records import Count, Digest, Number, Record, check, dump, numbers_of_names, read_record
 from collapsium.storage.runs.run import CHECKPOINTS, JOURNAL, Run
 from collapsium.storage.runs.run import LOCK as RUN_LOCK
 
@@ -40,10 +40,8 @@ class CurrentRecord(BaseModel):
     number: VersionNumber
 
 
-class VersionRecord(BaseModel):
+class VersionRecord(Record):
     """The fields of `version.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = KIND
     version: int = VERSION
@@ -85,10 +83,8 @@ class VersionRecord(BaseModel):
         return f"{self.job or 'model'}, version {self.number} of {self.created[:10]}"
 
 
-class PartRecord(BaseModel):
+class PartRecord(Record):
     """One file of a version's proportions, with the rows of a shard's documents."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: Annotated[str, Field(pattern=r"^part-\d{5,}-[0-9a-f]{12}\.parquet$")]  # Name within `proportions.parquet`
     documents: Count
@@ -97,10 +93,8 @@ class PartRecord(BaseModel):
     version: VersionNumber  # The version that wrote it; later ones share it
 
 
-class PartsRecord(BaseModel):
+class PartsRecord(Record):
     """The fields of `proportions.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = PARTS_KIND
     version: int = VERSION

@@ -1,4 +1,4 @@
-"""A run on disk: `run.json`, written once, and `events.jsonl`, to which each iteration appends."""
+"""A run on disk: `run.json`, written once, and `events.jsonl`, to which each iteration appends an event."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, DamagedError, NotFiniteError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder, ensure_free, recorded_url, remove_parts
-from collapsium.storage.io.records import MAX_BYTES, Count, Digest, Number, check, dump, read_record
+from collapsium.storage.io.records import (
+    MAX_BYTES,
+    Count,
+    Digest,
+    Number,
+    OpenRecord,
+    check,
+    dump,
+    read_record,
+)
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.event_records import MAX_RESTARTS, parse_event
 from collapsium.storage.runs.model import Processor
@@ -44,13 +53,7 @@ MAX_START_STRENGTH = 1e9
 Restarts = Annotated[int, Field(strict=True, ge=0, le=MAX_RESTARTS)]
 
 
-class _Fields(BaseModel):
-    """A part of `run.json`, which may have further fields of later releases."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class CorpusPlace(_Fields):
+class CorpusPlace(OpenRecord):
     """The URL of a corpus at the beginning of the run, its digest, and its shards' files' digests."""
 
     url: str
@@ -58,7 +61,7 @@ class CorpusPlace(_Fields):
     shards: tuple[Digest, ...] = ()
 
 
-class WarmPlace(_Fields):
+class WarmPlace(OpenRecord):
     """The model of a warm start or, for an ensemble, the models of its members."""
 
     url: str
@@ -68,7 +71,7 @@ class WarmPlace(_Fields):
     members: Annotated[tuple[WarmPlace, ...], Field(max_length=MAX_RESTARTS)] = ()
 
 
-class StartPlace(_Fields):
+class StartPlace(OpenRecord):
     """The start of a fit: the way that it is computed, or ``file`` with the URL and the digest of its proportions."""
 
     kind: Literal["file", "quick-clusters", "clusters", "documents", "tree"]
@@ -83,7 +86,7 @@ class StartPlace(_Fields):
         return self
 
 
-class LimitsRecord(_Fields):
+class LimitsRecord(OpenRecord):
     """Limits of a run; `collapsium.pipeline.engine.setup.limits.Limits` checks the rest."""
 
     iterations: Count | None
@@ -108,7 +111,7 @@ def _ascending(stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     return stages
 
 
-class RunRecord(_Fields):
+class RunRecord(OpenRecord):
     """The fields of `run.json`.
 
     ``growth`` has the stages of a fit over samples of the documents. ``best_member`` is the only member left of an
@@ -123,7 +126,7 @@ class RunRecord(_Fields):
     seed: Annotated[int, Field(strict=True)]
     corpus: CorpusPlace
     heldout: CorpusPlace | None
-    versions: dict[str, str] = {}
+    versions: dict[str, str] = Field(default_factory=dict)
     warm: WarmPlace | None = None
     start: StartPlace | None = None
     restarts: Restarts = 0
@@ -261,7 +264,7 @@ class Run:
 
     def _read_events(self) -> tuple[list[JsonObject], str | None]:
         events: list[JsonObject] = []
-        *lines, _ = (self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b"").split(b"\n")
+        *lines, _ = self._events_data().split(b"\n")
         for number, line in enumerate(lines, start=1):
             try:
                 events.append(parse_event(line, f"{self.folder.url}/{EVENTS}", f"line {number}"))
@@ -272,13 +275,15 @@ class Run:
     def events_size(self) -> int:
         """Return the size of `events.jsonl` in bytes; no other process writes it meanwhile."""
         if self._size is None:
-            self._size = len(self.folder.read(EVENTS)) if self.folder.exists(EVENTS) else 0
+            self._size = len(self._events_data())
         return self._size
+
+    def _events_data(self) -> bytes:
+        return self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
 
     def save_events(self, size: int, place: Folder) -> str:
         """Copy the first `size` bytes of `events.jsonl` to another folder; return their SHA-256."""
-        data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
-        return place.write(EVENTS, data[:size])
+        return place.write(EVENTS, self._events_data()[:size])
 
     def truncate_events(self, size: int) -> None:
         """Truncate `events.jsonl` to at most `size` bytes."""
@@ -290,7 +295,7 @@ class Run:
 
         A run continues without events that are lost.
         """
-        data = self.folder.read(EVENTS) if self.folder.exists(EVENTS) else b""
+        data = self._events_data()
         if len(data) >= size and hashlib.sha256(data[:size]).hexdigest() == digest:
             self.truncate_events(size)
             return

@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, check, digest_of, dump, read_record
+from collapsium.storage.io.records import Count, Record, check, digest_of, dump, read_record
 from collapsium.storage.runs.model import ModelRecord
 
 RECORD = "summary.json"
@@ -25,11 +25,7 @@ MIN_HOUR, MAX_HOUR = -17_259_888, 70_389_527  # First and last hour of the years
 Share = Annotated[float, Field(strict=True, ge=0.0, le=1e300)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ExampleDocument(_Part):
+class ExampleDocument(Record):
     """A training document that is an example of some topic.
 
     ``proportions`` has its largest pairs of topic id and share, in descending order.
@@ -41,7 +37,7 @@ class ExampleDocument(_Part):
     proportions: tuple[tuple[Count, Share], ...]
 
 
-class Example(_Part):
+class Example(Record):
     """A document as an example of a topic.
 
     ``document`` is an index into the summary's ``examples``. ``words`` has the ids of its words with the most tokens in
@@ -53,7 +49,7 @@ class Example(_Part):
     words: tuple[Count, ...]
 
 
-class TopicSummary(_Part):
+class TopicSummary(Record):
     """The number of training documents in which a topic has the largest share, and examples of them.
 
     ``mean`` is its mean proportion over all documents; None for a corpus without labels.
@@ -65,7 +61,7 @@ class TopicSummary(_Part):
     mean: Share | None = None
 
 
-class LabelSummary(_Part):
+class LabelSummary(Record):
     """The documents with a label: their number, and their mean proportions, in descending order."""
 
     value: str
@@ -73,7 +69,7 @@ class LabelSummary(_Part):
     proportions: tuple[tuple[Count, Share], ...]
 
 
-class FieldSummary(_Part):
+class FieldSummary(Record):
     """A field of labels: its most frequent values, and the number of others.
 
     ``left_out`` is None if there are too many values to count.
@@ -84,7 +80,7 @@ class FieldSummary(_Part):
     left_out: Count | None
 
 
-class SegmentedDocument(_Part):
+class SegmentedDocument(Record):
     """A training document with many segments, and its largest topics along them.
 
     ``distance`` is the mean Hellinger distance between adjacent segments. ``shares`` has a row for each of ``topics``,
@@ -99,7 +95,7 @@ class SegmentedDocument(_Part):
     shares: tuple[tuple[Share, ...], ...]
 
 
-class DatesSummary(_Part):
+class DatesSummary(Record):
     """Sums of the training documents' proportions by date, from which the topics' shares in any period follow.
 
     A date has its first ``hour``, since 1970, and the ``unit`` of its resolution. ``documents`` counts the documents of
@@ -140,7 +136,7 @@ class DatesSummary(_Part):
         return base64.b64encode(np.ascontiguousarray(table, dtype="<f4").tobytes()).decode()
 
 
-class SummaryRecord(_Part):
+class SummaryRecord(Record):
     """The fields of `summary.json`; ``model`` is the digest of the model's record.
 
     ``segmented`` has the documents with the most segments; a record without any has version 2, which has no such field.
@@ -200,12 +196,9 @@ def parse_summary(record: JsonObject, path: str) -> SummaryRecord:
             raise DamagedError(
                 path, "expected a row of shares for each topic, one or less a segment", "field 'segmented'"
             )
-    if summary.dates is not None:
-        _check_dates(summary.dates, path)
-    return summary
-
-
-def _check_dates(dates: DatesSummary, path: str) -> None:
+    dates = summary.dates
+    if dates is None:
+        return summary
     count = len(dates.hour)
     if any(len(sums) != count for sums in (dates.unit, dates.documents, dates.tokens, dates.squares)):
         raise DamagedError(path, f"expected {count} of each, as there are dates", "field 'dates'")
@@ -220,3 +213,4 @@ def _check_dates(dates: DatesSummary, path: str) -> None:
             raise DamagedError(
                 path, f"expected {count} x {len(dates.topics)} numbers in base64", f"field 'dates.{name}'"
             )
+    return summary

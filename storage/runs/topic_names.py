@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.io.records import Count, check, dump, read_record
+from collapsium.storage.io.records import Count, Record, check, dump, read_record
 from collapsium.storage.runs.model import ModelRecord
 from collapsium.storage.runs.summary import digest_of_model
 
@@ -25,10 +25,8 @@ def clean_name(text: str) -> str:
     return " ".join(letters.split())[:MAX_LETTERS].strip()
 
 
-class TopicName(BaseModel):
+class TopicName(Record):
     """The name of a topic."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: Count  # Permanent id of the topic
     name: Annotated[str, Field(min_length=1, max_length=MAX_LETTERS)]  # The name, as `clean_name` returns it
@@ -46,10 +44,8 @@ class TopicName(BaseModel):
         return name
 
 
-class NamesRecord(BaseModel):
+class NamesRecord(Record):
     """The fields of `names.json`; ``model`` is the digest of the model's record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: str = KIND
     version: int = VERSION

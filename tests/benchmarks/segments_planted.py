@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 from collapsium.pipeline import Corpus, Model
 from collapsium.pipeline.models.registry import make_family, make_options
-from collapsium.storage.building.explode import explode_corpus
+from collapsium.storage.building.split import explode_corpus
 from collapsium.storage.corpus.list_columns import segment_lists
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter, even_shard_tokens

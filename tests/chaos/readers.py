@@ -10,8 +10,8 @@ import numpy as np
 from collapsium.pipeline import ingest
 from collapsium.pipeline.engine.setup.limits import read_config
 from collapsium.pipeline.models.registry import make_options
-from collapsium.storage.building.explode import exploded
 from collapsium.storage.building.ingest import ingest_vectors
+from collapsium.storage.building.split import exploded
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import LINEAGE, read_steps
 from collapsium.storage.corpus.manifest import ShardRecord

@@ -153,13 +153,10 @@ def _with_time(text: str) -> Date | None:
     return replace(date, hour=date.hour + hour, exact=HOUR, day_first=day_first)
 
 
-def _zone(name: str | None, offset: int | None) -> int | None:  # noqa: ARG001
-    """Return the offset of a zone: the library would look up names of zones on this machine."""
-    return offset
-
-
 def _parse(text: str, default: datetime.datetime, day_first: bool) -> datetime.datetime:
-    moment: datetime.datetime = _PARSER.parse(text, default=default, dayfirst=day_first, tzinfos=_zone)
+    # The library would look up names of zones on this machine.
+    options = {"default": default, "dayfirst": day_first, "tzinfos": lambda _name, offset: offset}
+    moment: datetime.datetime = _PARSER.parse(text, **options)
     return moment
 
 
@@ -222,16 +219,14 @@ def counted_dates(dates: pa.Array) -> DateTally:
 def ordered_dates(dates: pa.Array, order: str) -> pa.Array:
     """Return a column of dates in which those whose day and month may be swapped are written in ISO 8601."""
     coded = dates.dictionary_encode()
-    texts = [text if is_missing(text) else _ordered(text, order) for text in coded.dictionary.to_pylist()]
+    texts: list[str | None] = []
+    for text in coded.dictionary.to_pylist():
+        date = None if is_missing(text) else read_date(text)
+        if date is None or date.day_first is None:
+            texts.append(text if is_missing(text) else text.strip())
+            continue
+        begin = EPOCH + datetime.timedelta(hours=date.day_first if order == DAY_FIRST else date.hour)
+        numeric = _NUMERIC.match(text.strip())
+        rest = begin.strftime("T%H:00") if date.exact == HOUR else ""
+        texts.append(begin.date().isoformat() + (rest if numeric is None else text.strip()[numeric.end() :]))
     return pa.array(texts, dates.type).take(coded.indices)
-
-
-def _ordered(text: str, order: str) -> str:
-    date, text = read_date(text), text.strip()
-    if date is None or date.day_first is None:
-        return text
-    begin = EPOCH + datetime.timedelta(hours=date.day_first if order == DAY_FIRST else date.hour)
-    numeric = _NUMERIC.match(text)
-    if numeric is not None:
-        return begin.date().isoformat() + text[numeric.end() :]
-    return begin.date().isoformat() + (begin.strftime("T%H:00") if date.exact == HOUR else "")

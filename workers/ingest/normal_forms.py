@@ -103,36 +103,24 @@ def form_of(way: str) -> Callable[[str], str]:
             "normalise",
         )
     try:
-        function = _stemmer(language) if kind == "stem" else _lemmatiser(language)
+        if kind == "stem":
+            import snowballstemmer
+        else:
+            from simplemma import lemmatize
     except ImportError:
         raise MissingError(
             f"normalise: {LIBRARIES[kind]} is not installed; pip install 'collapsium[normalise]'"
         ) from None
-
-    @functools.lru_cache(maxsize=_MAX_CACHED_WORDS)
-    def form(word: str) -> str:
-        return function(word) or word
-
-    return form
-
-
-def _stemmer(language: str) -> Callable[[str], str]:
-    import snowballstemmer
-
-    name, known = _NAMES.get(language, language), snowballstemmer.algorithms()
-    if name not in known:
-        raise OptionError(f"Snowball has no language {language!r}{suggestion(language, known)}", "normalise")
-    stem: Callable[[str], str] = snowballstemmer.stemmer(name).stemWord
-    return stem
-
-
-def _lemmatiser(language: str) -> Callable[[str], str]:
-    from simplemma import lemmatize
-
+    if kind == "stem":
+        name, languages = _NAMES.get(language, language), snowballstemmer.algorithms()
+        if name not in languages:
+            raise OptionError(f"Snowball has no language {language!r}{suggestion(language, languages)}", "normalise")
+        stem = snowballstemmer.stemmer(name).stemWord
+        return functools.lru_cache(maxsize=_MAX_CACHED_WORDS)(lambda word: stem(word) or word)
     code = next((code for code, name in _NAMES.items() if name == language), language)
     try:
         lemmatize("a", lang=code)
     except ValueError:
         known = sorted({*_NAMES, *_NAMES.values()})
         raise OptionError(f"Simplemma has no language {language!r}{suggestion(language, known)}", "normalise") from None
-    return lambda word: lemmatize(word, lang=code).lower()
+    return functools.lru_cache(maxsize=_MAX_CACHED_WORDS)(lambda word: lemmatize(word, lang=code).lower() or word)

@@ -36,8 +36,14 @@ class StopWords:
         entries = frozenset(
             lower_case(entry, options.word_rule) for entry in stop_words(options.stop_words).union(options.stop_list)
         )
-        # Parts of entries that have several words may have a different meaning.
-        simple = sorted(entry for entry in entries if not any(_separates(letter) for letter in _without_ends(entry)))
+        # Parts of entries that have several words may have a different meaning; signs at the ends of an entry, such as
+        # in ``'ll`` and ``etc.``, are no separators.
+        simple = []
+        for entry in sorted(entries):
+            is_sign = [unicodedata.category(letter)[0] in "PSZ" and letter not in _APOSTROPHES for letter in entry]
+            spaced = "".join(" " if sign else letter for sign, letter in zip(is_sign, entry, strict=True))
+            if " " not in spaced.strip(f" {_APOSTROPHES}"):
+                simple.append(entry)
         tokenized = tokenize(
             pa.array(simple, pa.large_string()), options.tokenizer, options.word_rule
         ).words.to_pylist()
@@ -50,24 +56,25 @@ class StopWords:
     def short(self, words: pa.Array) -> npt.NDArray[np.bool_]:
         """Return whether each word has too few letters."""
         short = np.asarray(pc.less(pc.utf8_length(words), self.min_characters), dtype=bool)
-        return short & ~self._among_spared(words)
+        return short & ~_among(words, self.spared)
 
     def stopped(self, words: pa.Array) -> npt.NDArray[np.bool_]:
         """Return whether each word is a stop word, or a contraction of stop words."""
-        stopped = np.array(pc.is_in(words, value_set=pa.array(self.words, pa.string())), dtype=bool)
+        stopped = _among(words, self.words)
         joined = np.asarray(pc.match_substring_regex(words, f"[{_APOSTROPHES}]"), dtype=bool)
         at = np.flatnonzero(joined & ~stopped)
         if at.size and self.words:
             known = frozenset(self.words)
             stopped[at] = [is_contraction(word, known) for word in words.take(pa.array(at)).to_pylist()]
-        return stopped & ~self._among_spared(words)
-
-    def _among_spared(self, words: pa.Array) -> npt.NDArray[np.bool_]:
-        return np.asarray(pc.is_in(words, value_set=pa.array(self.spared, pa.string())), dtype=bool)
+        return stopped & ~_among(words, self.spared)
 
     def dropped(self, words: pa.Array) -> npt.NDArray[np.bool_]:
         """Return whether each word is dropped."""
         return self.stopped(words) | self.short(words)
+
+
+def _among(words: pa.Array, known: tuple[str, ...]) -> npt.NDArray[np.bool_]:
+    return np.array(pc.is_in(words, value_set=pa.array(known, pa.string())), dtype=bool)
 
 
 def is_contraction(word: str, stops: frozenset[str]) -> bool:
@@ -76,20 +83,7 @@ def is_contraction(word: str, stops: frozenset[str]) -> bool:
     if plain in stops:
         return True
     *before, last = (part for part in plain.split("'") if part)
-    parts = [_unelided(part, stops) for part in before] + [last]
+    # A part may be a stop word without its last vowel, as ``lorsqu`` for ``lorsque``.
+    spelled = [next((part + vowel for vowel in ("", *"aeiou") if part + vowel in stops), part) for part in before]
+    parts = [*spelled, last]
     return any(part in stops for part in parts) and all(part in stops or len(part) == 1 for part in parts)
-
-
-def _unelided(part: str, stops: frozenset[str]) -> str:
-    """Return the stop word that a part is, or is up to its last vowel, as ``lorsque`` for ``lorsqu``."""
-    return next((part + vowel for vowel in ("", *"aeiou") if part + vowel in stops), part)
-
-
-def _without_ends(entry: str) -> str:
-    """Return an entry without the signs at its ends, such as in ``'ll`` and ``etc.``."""
-    inner = [place for place, letter in enumerate(entry) if not _separates(letter) and letter not in _APOSTROPHES]
-    return entry[inner[0] : inner[-1] + 1] if inner else ""
-
-
-def _separates(letter: str) -> bool:
-    return unicodedata.category(letter)[0] in "PSZ" and letter not in _APOSTROPHES

@@ -14,25 +14,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.building.chunks import Chunk, read_chunk, read_table, write_table
 from collapsium.storage.corpus.list_columns import segment_counts, segment_lists
 from collapsium.storage.corpus.manifest import ShardRecord
-from collapsium.storage.corpus.parquet import column_of, decode_table, read_part
+from collapsium.storage.corpus.parquet import UNKNOWN_SHARE, column_of, decode_table, read_part
 from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents, encode
-from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import Guess
 from collapsium.storage.readers.side_files import merged
-from collapsium.storage.readers.texts.batches import read_batches
-from collapsium.storage.readers.texts.blocks import Block
+from collapsium.storage.readers.texts.blocks import Block, read_batches
 from collapsium.storage.readers.texts.fields import DateTally
 from collapsium.storage.readers.texts.gathering import Batch
-from collapsium.workers.ingest.count import counted_of, counts_of, ids_of_numbers, stream_of, sum_counts, tokens_of
+from collapsium.workers.ingest.chunks import (
+    Chunk,
+    counted_of,
+    counts_of,
+    ids_of_numbers,
+    read_chunk,
+    read_table,
+    stream_of,
+    sum_counts,
+    tokens_of,
+    write_table,
+)
 from collapsium.workers.ingest.dates import counted_dates, ordered_dates
-from collapsium.workers.ingest.phrases import joined_by, named_phrases, without
+from collapsium.workers.ingest.phrases import PHRASES, ReadRequest, joined_by, named_phrases, read_tokens, without
 from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.token_reading import PHRASES, ReadRequest, read_tokens
 from collapsium.workers.kernels import text as kernels
 from collapsium.workers.kernels.text import CountedPairs, TextTokens
 
@@ -122,7 +129,7 @@ def _new_documents(batch: Batch, request: ReadRequest) -> tuple[Batch, tuple[str
     """Return a batch without documents of the corpus and their number, or all documents and a few ids of the corpus."""
     if not request.known or batch.ids is None:
         return batch, (), 0
-    is_known = pc.is_in(batch.ids, value_set=_table(request.scratch.address, KNOWN).column("id").combine_chunks())
+    is_known = pc.is_in(batch.ids, value_set=column_of(_table(request.scratch.address, KNOWN), "id"))
     count = int(pc.sum(is_known).as_py() or 0)
     if not count:
         return batch, (), 0
@@ -138,8 +145,7 @@ def _table(address: str, name: str) -> pa.Table:
 
 def merge_counts(parts: Sequence[pa.Table | BlockRead]) -> pa.Table:
     """Return the sums of words' documents and tokens."""
-    tables = [part.counts if isinstance(part, BlockRead) else part for part in parts]
-    return sum_counts(tables)
+    return sum_counts([part.counts if isinstance(part, BlockRead) else part for part in parts])
 
 
 def chunk_records(read: BlockRead) -> tuple[ChunkRecord, ...]:
@@ -237,10 +243,7 @@ def write_shard(
     place: int,
     tagged: bool,
 ) -> tuple[ShardRecord, int]:
-    """Write a shard of the corpus, and return its record.
-
-    Returns record: Record of the shard for the manifest; empty: Documents without a word
-    """
+    """Write a shard of the corpus; return its record for the manifest, and its number of documents without a word."""
     parts = []
     for chunk in chunks:
         documents = _numbered(scratch.address, chunk.name)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.corpus.word_rule import FIRST_RULE, RULE, composed, lower_case, spelled, word_pattern
-from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.texts.values import clean
 from collapsium.workers.kernels.text import expand_runs, number_runs
 
-_LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789_'"
+# 1 for each byte that words can contain: ASCII letters in lower case, digits, and bytes beyond ASCII
+_INSIDE = np.zeros(256, dtype=np.uint8)
+_INSIDE[[*b"abcdefghijklmnopqrstuvwxyz0123456789_'", *range(128, 256)]] = 1
 _SIGMA = "\u03a3"  # The one letter whose lower case depends on letters further off
 _MAX_SLOTS = 1 << 16  # Slots of the hash table of runs at the start; a short text needs fewer
 PIECE = 1 << 24  # Bytes of text that are split into runs at once
@@ -41,29 +43,19 @@ def tokenize(texts: pa.Array, tokenizer: str | None = None, rule: int = RULE) ->
     """Return the words of texts."""
     if tokenizer is not None:
         return _by_function(texts, tokenizer, rule)
-    parts = [_by_runs(piece, rule) for piece in _pieces(texts)]
+    # About `PIECE` bytes of texts are split at a time.
+    offsets, firsts = _offsets(texts), [0]
+    while firsts[-1] < len(texts):
+        end = int(np.searchsorted(offsets, offsets[firsts[-1]] + PIECE, side="right")) - 1
+        firsts.append(min(max(end, firsts[-1] + 1), len(texts)))
+    parts = [_by_runs(texts.slice(first, end - first), rule) for first, end in pairwise(firsts)]
     if len(parts) == 1:
         return parts[0]
     words = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *(part.words for part in parts)]))
     places = [np.asarray(pc.index_in(part.words, value_set=words), dtype=np.int32) for part in parts]
-    numbers = [place[part.numbers] for place, part in zip(places, parts, strict=True)]
-    lengths = [np.diff(part.offsets) for part in parts]
-    return Tokens(words, _joined(numbers, np.int32), np.cumsum(_joined([[0], *lengths], np.int64)))
-
-
-def _joined(parts: Sequence[npt.ArrayLike], dtype: npt.DTypeLike) -> AnyArray:
-    return np.concatenate(parts).astype(dtype, copy=False) if len(parts) else np.zeros(0, dtype)
-
-
-def _pieces(texts: pa.Array) -> Iterator[pa.Array]:
-    """Yield texts, about `PIECE` bytes at a time."""
-    offsets = _offsets(texts)
-    first = 0
-    while first < len(texts):
-        end = int(np.searchsorted(offsets, offsets[first] + PIECE, side="right")) - 1
-        end = min(max(end, first + 1), len(texts))
-        yield texts.slice(first, end - first)
-        first = end
+    numbers = [np.zeros(0, np.int32), *(place[part.numbers] for place, part in zip(places, parts, strict=True))]
+    lengths = [np.zeros(1, np.int64), *(np.diff(part.offsets) for part in parts)]
+    return Tokens(words, np.concatenate(numbers), np.cumsum(np.concatenate(lengths)))
 
 
 def _offsets(texts: pa.Array) -> npt.NDArray[np.int64]:
@@ -83,31 +75,20 @@ def _by_runs(texts: pa.Array, rule: int) -> Tokens:
     numbers, ends = np.empty(max_runs, dtype=np.int32), np.empty(len(texts), dtype=np.int64)
     first, length = np.empty(max_runs, dtype=np.int64), np.empty(max_runs, dtype=np.int64)
     room = np.array([min(1 << (2 * max_runs).bit_length(), _MAX_SLOTS)], dtype=np.int64)
-    distinct = number_runs(data, offsets, _inside(), room, numbers, ends, first, length)
+    distinct = int(number_runs(data, offsets, _INSIDE, room, numbers, ends, first, length))
     numbers = numbers[: int(ends[-1]) if ends.size else 0]
-    words, places, counts = _words_of(_runs_at(data, first[:distinct], length[:distinct]), rule)
+    # Copy the distinct runs out of the text.
+    first, length = first[:distinct], length[:distinct]
+    bounds = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(length)])
+    letters = data[np.repeat(first - bounds[:-1], length) + np.arange(bounds[-1])]
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(letters)]
+    runs = pa.Array.from_buffers(pa.large_string(), distinct, buffers).cast(pa.string())
+    words, places, counts = _words_of(runs, rule)
     starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
     tokens = np.empty(int(counts[numbers].sum()), dtype=np.int32)
     lengths = np.empty(len(texts), dtype=np.int64)
     expand_runs(numbers, ends, starts, places, tokens, lengths)
     return Tokens(words, tokens, np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]))
-
-
-def _runs_at(data: npt.NDArray[np.uint8], first: npt.NDArray[np.int64], length: npt.NDArray[np.int64]) -> pa.Array:
-    """Return copies of the runs in the text."""
-    ends = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(length)])
-    places = np.repeat(first - ends[:-1], length) + np.arange(ends[-1])
-    buffers = [None, pa.py_buffer(ends.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(data[places]))]
-    return pa.Array.from_buffers(pa.large_string(), length.size, buffers).cast(pa.string())
-
-
-@functools.cache
-def _inside() -> npt.NDArray[np.uint8]:
-    """Return 1 for each byte that words can contain: ASCII letters in lower case, digits, and bytes beyond ASCII."""
-    inside = np.zeros(256, dtype=np.uint8)
-    inside[list(_LETTERS)] = 1
-    inside[128:] = 1
-    return inside
 
 
 def _words_of(runs: pa.Array, rule: int) -> tuple[pa.Array, npt.NDArray[np.int32], npt.NDArray[np.int64]]:

@@ -51,9 +51,9 @@ def execute(
     for folder in folders.values():
         manifest = Corpus(folder).manifest
         if options.drop_labels is not None:
-            from collapsium.storage.building import label_split
+            from collapsium.storage.building.split import label_summary
 
-            counts = label_split.summary(Corpus(folder))
+            counts = label_summary(Corpus(folder))
             parts = [counted(sum(count["labels"] for count in counts.get("labels", {}).values()), "label")]
             parts += [f"{count['documents']:,} of {name}" for name, count in counts.get("covariates", {}).items()]
             print(f"{folder}: {', '.join(parts)} in {counted(manifest.documents, manifest.holds[:-1])}")

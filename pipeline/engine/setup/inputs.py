@@ -14,12 +14,12 @@ import numpy.typing as npt
 from collapsium.pipeline.engine.state import Shards
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.models.registry import load_family
-from collapsium.storage.building.label_split import covariates_of
+from collapsium.storage.building.split import covariates_of
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.label_index import LabelTable, label_table
+from collapsium.storage.corpus.parquet import LABEL_COLUMN
 from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.corpus.shard_columns import LABELS
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.corpus.vocabulary import Vocabulary, as_spelled_in, named_unknown
 from collapsium.storage.errors import OptionError
@@ -81,7 +81,7 @@ def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:
 def used_fields(corpus: Corpus, family: str, config: FamilyOptions) -> str | None:
     """Return a line on the documents' fields that enter a model; None for a corpus without fields."""
     numbers = covariates_of(corpus.manifest.fields)
-    labels, date = ([name] if name in corpus.manifest.fields else [] for name in (LABELS, DATE))
+    labels, date = ([name] if name in corpus.manifest.fields else [] for name in (LABEL_COLUMN, DATE))
     stored = [*labels, *numbers, *date]
     if not stored:
         return None
@@ -89,7 +89,7 @@ def used_fields(corpus: Corpus, family: str, config: FamilyOptions) -> str | Non
     if formula is not None:
         used = formula.names
     elif load_family(family).uses_labels and config.takes_labels:
-        used = [*(getattr(config, LABELS, ()) or labels)]
+        used = [*(getattr(config, LABEL_COLUMN, ()) or labels)]
         if not config.covariates_need:
             used += [*(getattr(config, "covariates", ()) or numbers)]
         elif numbers:

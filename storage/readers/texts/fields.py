@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from collapsium.storage.corpus.parquet import UNKNOWN_SHARE
 from collapsium.storage.corpus.shard import EXTRAS
-from collapsium.storage.corpus.shard_columns import UNKNOWN_SHARE
 from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError, OptionError, near
 from collapsium.storage.readers.read_options import ReadOptions
@@ -40,19 +40,10 @@ class DateTally:
 
     def __add__(self, other: DateTally) -> DateTally:
         """Return the numbers of both."""
-        return DateTally(
-            missing=self.missing + other.missing,
-            unreadable=self.unreadable + other.unreadable,
-            ambiguous=self.ambiguous + other.ambiguous,
-            unix=self.unix + other.unix,
-            short_years=self.short_years + other.short_years,
-            day_first=self.day_first + other.day_first,
-            month_first=self.month_first + other.month_first,
-            examples=tuple(dict.fromkeys((*self.examples, *other.examples)))[:MAX_EXAMPLES],
-            example=self.example or other.example,
-            day_first_example=self.day_first_example or other.day_first_example,
-            month_first_example=self.month_first_example or other.month_first_example,
-        )
+        pairs = {name: (value, getattr(other, name)) for name, value in vars(self).items() if name != "examples"}
+        # Numbers are added; of examples, the first is kept.
+        sums = {name: mine + its if isinstance(mine, int) else mine or its for name, (mine, its) in pairs.items()}
+        return DateTally(**sums, examples=tuple(dict.fromkeys((*self.examples, *other.examples)))[:MAX_EXAMPLES])
 
     @property
     def order(self) -> str:

@@ -69,42 +69,34 @@ def _end_of_attachment(lines: Sequence[str], place: int) -> int:
     first = lines[place : place + LEAST_UUENCODED]
     if len(first) == LEAST_UUENCODED and all(map(_FULL_UUENCODED.fullmatch, first)):
         return _end_of_uuencoded(lines, place)
-    return _end_of_base64(lines, place)
-
-
-def _end_of_uuencoded(lines: Sequence[str], place: int) -> int:
-    """Return the line after a uuencoded block that begins at a line, including its closing lines."""
-    while place < len(lines) and _is_uuencoded(lines[place]):
-        place += 1
-    if place < len(lines) and lines[place] in ("", " ", "`") and lines[place + 1 : place + 2] == ["end"]:
-        return place + 2
-    return place + 1 if lines[place : place + 1] == ["end"] else place
-
-
-def _is_uuencoded(line: str) -> bool:
-    """Return whether a line is as long as its first character states, or a full line that lost trailing spaces."""
-    if _STRIPPED_UUENCODED.fullmatch(line):
-        return True
-    if not line or not _UUENCODED.fullmatch(line):
-        return False
-    groups = -(-((ord(line[0]) - 32) & 63) // 3)
-    # Some encoders put a checksum behind each line.
-    return groups > 0 and len(line) in (1 + 4 * groups, 2 + 4 * groups)
-
-
-def _end_of_base64(lines: Sequence[str], place: int) -> int:
-    """Return the line after lines of base64 of equal length and the shorter line that ends them."""
+    # Lines of base64 have equal length, and a shorter line ends them.
     end, width = place, len(lines[place])
     while end < len(lines) and len(lines[end]) == width and _BASE64.fullmatch(lines[end]):
         end += 1
     if end == place:
         return place
     last = lines[end] if end < len(lines) else ""
-    ends = len(last) < width and len(last) % 4 == 0 and _LAST_BASE64.fullmatch(last) is not None
-    data = "".join(lines[place : end + ends])
+    is_end = len(last) < width and len(last) % 4 == 0 and _LAST_BASE64.fullmatch(last) is not None
+    data = "".join(lines[place : end + is_end])
     # Sequences of proteins and numbers in hexadecimal lack one of the three.
     mixed = all(re.search(kind, data) for kind in ("[a-z]", "[A-Z]", "[0-9]"))
-    return end + ends if mixed and len(data) >= LEAST_BASE64 else place
+    return end + is_end if mixed and len(data) >= LEAST_BASE64 else place
+
+
+def _end_of_uuencoded(lines: Sequence[str], place: int) -> int:
+    """Return the line after a uuencoded block that begins at a line, including its closing lines."""
+    while place < len(lines):
+        # A line is as long as its first character states, or a full line that lost trailing spaces. Some encoders put a
+        # checksum behind each line.
+        line = lines[place]
+        groups = -(-((ord(line[:1] or " ") - 32) & 63) // 3)
+        is_complete = groups > 0 and len(line) in (1 + 4 * groups, 2 + 4 * groups) and _UUENCODED.fullmatch(line)
+        if not is_complete and not _STRIPPED_UUENCODED.fullmatch(line):
+            break
+        place += 1
+    if place < len(lines) and lines[place] in ("", " ", "`") and lines[place + 1 : place + 2] == ["end"]:
+        return place + 2
+    return place + 1 if lines[place : place + 1] == ["end"] else place
 
 
 CHUNK_BYTES = 1 << 24  # bytes of text that are tokenized together

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import IO, Any
+from typing import IO
 
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.encodings import NAME_IT
@@ -98,7 +98,14 @@ def gather_json(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:
         if not line.strip():
             continue
         try:
-            record = _parsed(line, options, into)
+            try:
+                # Text, unlike bytes, spares the parser the detection of the encoding.
+                record = json.loads(line.decode("utf-8-sig"))
+            except UnicodeDecodeError:
+                if options.bad_bytes != "replace":
+                    raise
+                into.replaced += 1
+                record = json.loads(line.decode("utf-8-sig", "replace"))
         except UnicodeDecodeError as error:
             raise InputError(span.path, not_of_encoding(options, str(error)), where()) from None
         except (ValueError, RecursionError) as error:
@@ -121,17 +128,6 @@ def refuse_array(path: str, line: bytes, where: Callable[[], str]) -> None:
         f"`jq -c '.[]' {path.rpartition('/')[2]} > lines.jsonl`",
         where(),
     )
-
-
-def _parsed(line: bytes, options: ReadOptions, into: Into) -> Any:
-    try:
-        # Text, unlike bytes, spares the parser the detection of the encoding.
-        return json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        if options.bad_bytes != "replace":
-            raise
-        into.replaced += 1
-        return json.loads(line.decode("utf-8-sig", "replace"))
 
 
 def gather_mallet(span: Span, options: ReadOptions, into: Into) -> Iterator[None]:

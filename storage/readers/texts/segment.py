@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.readers.compression import PACKED
@@ -81,7 +82,10 @@ Cutter = Callable[[str], list[str]]
 def cutter_of(how: str) -> Cutter:
     """Return the function that cuts a text into segments."""
     if how.startswith(HEADINGS) and how != HEADINGS:
-        return functools.partial(_by_headings, _heading(how))
+        try:
+            return functools.partial(_by_headings, re.compile(how.removeprefix(HEADINGS)))
+        except (re.error, OverflowError, RecursionError) as error:
+            raise OptionError(f"`segments` {how}: expected a regular expression ({error})") from None
     if how in (HEADINGS, HEADINGS[:-1]):
         raise OptionError(f"`segments` {how}: expected a regular expression, such as {HEADINGS}'CHAPTER [IVXL]+'")
     if how not in _WAYS:
@@ -90,32 +94,15 @@ def cutter_of(how: str) -> Cutter:
     return _WAYS[how]
 
 
-def _heading(how: str) -> re.Pattern[str]:
-    try:
-        return re.compile(how.removeprefix(HEADINGS))
-    except (re.error, OverflowError, RecursionError) as error:
-        raise OptionError(f"`segments` {how}: expected a regular expression ({error})") from None
-
-
-def _non_empty(parts: Iterator[str] | list[str]) -> list[str]:
+def _cut(text: str, places: Iterable[int] = ()) -> list[str]:
+    """Cut a text at places, without parts of white space."""
+    bounds = [0, *places, len(text)]
+    parts = [text[first:last] for first, last in pairwise(bounds)]
     return [part for part in parts if part and not part.isspace()]
 
 
-def _single_segment(text: str) -> list[str]:
-    return _non_empty([text])
-
-
-def _lines(text: str) -> list[str]:
-    return _non_empty(_LINE.findall(text))
-
-
 def _paragraphs(text: str) -> list[str]:
-    return _non_empty(_cut(text, [blank.end() for blank in _BLANK.finditer(text)]))
-
-
-def _cut(text: str, places: list[int]) -> Iterator[str]:
-    for first, last in zip([0, *places], [*places, len(text)], strict=True):
-        yield text[first:last]
+    return _cut(text, (blank.end() for blank in _BLANK.finditer(text)))
 
 
 def _by_headings(heading: re.Pattern[str], text: str) -> list[str]:
@@ -124,28 +111,22 @@ def _by_headings(heading: re.Pattern[str], text: str) -> list[str]:
         if heading.match(line.rstrip("\r\n")):
             places.append(place)
         place += len(line)
-    return _non_empty(_cut(text, places))
+    return _cut(text, places)
 
 
-def _sentences(text: str) -> list[str]:
-    return [sentence for paragraph in _paragraphs(text) for sentence in _of_paragraph(paragraph)]
-
-
-def _of_paragraph(text: str) -> list[str]:
+def _sentences_of_paragraph(text: str) -> list[str]:
     places, seen, lettered = [], 0, False
     for match in _END.finditer(text):
         stop, end = match.start(), match.end()
         lettered = lettered or _LETTER.search(text, seen, stop) is not None
         seen = stop
-        if lettered and end < len(text) and _begins(text[end]) and (match[1] or not _goes_on(text, stop, text[end])):
+        first = text[end : end + 1]
+        begins = first in _OPEN_QUOTES or first.isdigit() or (first.isalpha() and not first.islower())
+        if lettered and begins and (match[1] or not _goes_on(text, stop, first)):
             places.append(end)
             lettered = False
             seen = end
-    return _non_empty(_cut(text, places))
-
-
-def _begins(letter: str) -> bool:
-    return letter in _OPEN_QUOTES or letter.isdigit() or (letter.isalpha() and not letter.islower())
+    return _cut(text, places)
 
 
 def _goes_on(text: str, stop: int, following: str) -> bool:
@@ -163,7 +144,7 @@ def _goes_on(text: str, stop: int, following: str) -> bool:
 
 _WAYS: dict[str, Cutter] = {
     "paragraphs": _paragraphs,
-    "sentences": _sentences,
-    "lines": _lines,
-    ENTRIES: _single_segment,
+    "sentences": lambda text: [part for paragraph in _paragraphs(text) for part in _sentences_of_paragraph(paragraph)],
+    "lines": lambda text: _cut(text, (line.end() for line in _LINE.finditer(text))),
+    ENTRIES: _cut,
 }

@@ -54,11 +54,21 @@ def parse_stop_words(
     languages: dict[str, None] = {}
     words: set[str] = set()
     for entry in (entry.strip() for entry in entries):
-        if is_file_name(entry):
-            words.update(_read_list(entry, encoding))
-        else:
+        if not is_file_name(entry):
             list_of(entry)
             languages[entry] = None
+            continue
+        try:
+            with reading(entry), open_input(entry) as handle:
+                data = handle.read()
+            require_text(entry, data)
+            lines = decode_text(data, encoding).splitlines()
+        except UnicodeDecodeError as error:
+            raise InputError(entry, f"expected stop words as {encoding or 'UTF-8'} text ({error}); {NAME_IT}") from None
+        except AbsentError:
+            raise OptionError(f"`stop_words` {entry}: no such file") from None
+        # Words are separated by white space; a # begins a comment.
+        words.update(word.lower() for line in lines for word in line.partition("#")[0].split())
     if len(languages) > 1:
         languages.pop(NONE, None)
     return ",".join(languages) or NONE, tuple(sorted(words))
@@ -67,20 +77,6 @@ def parse_stop_words(
 def is_file_name(entry: str) -> bool:
     """Return True if an entry of the option has a dot or a slash, and so is the name of a file."""
     return re.search(r"[./\\]", entry) is not None
-
-
-def _read_list(path: str, encoding: str | None) -> AbstractSet[str]:
-    """Return the words of a file, separated by white space; a # begins a comment."""
-    try:
-        with reading(path), open_input(path) as handle:
-            data = handle.read()
-        require_text(path, data)
-        lines = decode_text(data, encoding).splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(path, f"expected stop words as {encoding or 'UTF-8'} text ({error}); {NAME_IT}") from None
-    except AbsentError:
-        raise OptionError(f"`stop_words` {path}: no such file") from None
-    return {word.lower() for line in lines for word in line.partition("#")[0].split()}
 
 
 def stop_words(languages: str | None) -> frozenset[str]:

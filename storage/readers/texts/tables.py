@@ -25,7 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.corpus.parquet import FAULTS
-from collapsium.storage.errors import InputError
+from collapsium.storage.errors import InputError, reason_of
+from collapsium.storage.io.file import ByteStream
 from collapsium.storage.io.parquet import BoundedFile, SwollenError
 from collapsium.storage.readers.base import head_of, open_input, open_text, reading
 from collapsium.storage.readers.read_options import Guess, ReadOptions, separator_line, separator_of, shown
@@ -80,23 +81,19 @@ def values_of(column: pa.Array, field: pa.Field) -> list[Any]:
         return [None if number is None else int(number) for number in column.to_pylist()]
     if pa.types.is_map(kind) or pa.types.is_struct(kind):
         return _unsupported(column, "a map" if pa.types.is_map(kind) else "an object")
-    if _is_list(kind) and not _is_plain(kind.value_field):
+    types = pa.types
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if is_list or types.is_list_view(kind) or types.is_large_list_view(kind):
+        item = kind.value_type
+        is_plain = types.is_string(item) or types.is_large_string(item) or types.is_integer(item)
+        if (is_plain or types.is_floating(item) or types.is_boolean(item)) and _NAME not in (
+            kind.value_field.metadata or {}
+        ):
+            return list(column.to_pylist())
         inner = iter(values_of(column.flatten(), kind.value_field))
         lengths = pc.list_value_length(column).to_pylist()
         return [None if length is None else [next(inner) for _ in range(length)] for length in lengths]
     return list(column.to_pylist())
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-                or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))  # fmt: skip
-
-
-def _is_plain(field: pa.Field) -> bool:
-    kind = field.type
-    known = (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)
-             or pa.types.is_floating(kind) or pa.types.is_boolean(kind))  # fmt: skip
-    return bool(known) and _NAME not in (field.metadata or {})
 
 
 def _unsupported(column: pa.Array, name: str) -> list[Unsupported | None]:
@@ -232,20 +229,14 @@ class _Table:
         try:
             return next(self._reader, None)
         except csv.Error as error:
-            fault = f"expected {_named(self.separator)}-separated values ({error})"
-            advice = (
-                "; a quote within quotes is written twice, not with a backslash"
-                if "expected after" in str(error)
-                else ""
-            )
-            raise InputError(self._span.path, fault + advice, where()) from None
+            named = {",": "comma", "\t": "tab", ";": "semicolon"}.get(self.separator, repr(self.separator))
+            fault = f"expected {named}-separated values ({error})"
+            if "expected after" in str(error):
+                fault += "; a quote within quotes is written twice, not with a backslash"
+            raise InputError(self._span.path, fault, where()) from None
         except UnicodeDecodeError as error:
             fault = not_of_encoding(self._options, error.reason)
             raise InputError(self._span.path, fault, f"after {where()}") from None
-
-
-def _named(separator: str) -> str:
-    return {",": "comma", "\t": "tab", ";": "semicolon"}.get(separator, repr(separator))
 
 
 def _begin(handle: IO[bytes], span: Span, options: ReadOptions, into: Into | None) -> tuple[str, int]:
@@ -265,21 +256,17 @@ def _begin(handle: IO[bytes], span: Span, options: ReadOptions, into: Into | Non
     return separator, above
 
 
-class _Part(io.RawIOBase):
+class _Part(ByteStream):
     """A range of a file's bytes as a file; closing it leaves the underlying file open."""
 
     def __init__(self, handle: IO[bytes], first: int, last: int) -> None:
         self._handle, self._left = handle, last - first
         handle.seek(first)
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        data = self._handle.read(min(len(buffer), self._left))
+    def take(self, count: int) -> bytes:
+        data = self._handle.read(min(count, self._left))
         self._left -= len(data)
-        buffer[: len(data)] = data
-        return len(data)
+        return data
 
 
 def row_spans(file: Span, block: int, options: ReadOptions) -> Iterator[Span]:
@@ -326,11 +313,6 @@ def _require_once(path: str, used: list[str], names: list[str], where: str = "")
         raise InputError(path, f"the column {again!r} occurs twice", where)
 
 
-def is_numbered(names: list[str], fields: Fields) -> bool:
-    """Return True if a table's documents are numbered: no field of ids is set, and no column has its default name."""
-    return not fields.id_is_set and fields.id not in names
-
-
 def columns_of(span: Span, kind: str, options: ReadOptions) -> list[str]:
     """Return the names of a table's columns."""
     further = [field for field, _ in span.constants]
@@ -351,11 +333,7 @@ def _opened(handle: IO[bytes], span: Span, options: ReadOptions | None = None) -
         _ = file.schema
         return file
     except FAULTS as error:
-        raise InputError(span.path, f"expected a Parquet file ({_first_line(error)})") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:200]
+        raise InputError(span.path, f"expected a Parquet file ({reason_of(error)})") from None
 
 
 def row_groups(span: Span, block: int) -> Iterator[Span]:
@@ -412,9 +390,9 @@ def _values(span: Span, field: pa.Field, column: pa.Array, before: int) -> list[
             except FAULTS as cause:
                 kind = "UTF-8 text" if pa.types.is_large_string(field.type) or pa.types.is_string(field.type) else None
                 kind = kind or f"a value of type {str(field.type)[:100]}"
-                expected = f"expected {kind} in field {name!r} ({_first_line(cause)})"
+                expected = f"expected {kind} in field {name!r} ({reason_of(cause)})"
                 raise InputError(span.path, expected, f"row {before + row + 1}") from None
-        raise InputError(span.path, f"field {name!r} is damaged ({_first_line(error)})") from None
+        raise InputError(span.path, f"field {name!r} is damaged ({reason_of(error)})") from None
 
 
 def _batches(file: BoundedFile, span: Span, columns: list[str]) -> Iterator[Any]:
@@ -426,4 +404,4 @@ def _batches(file: BoundedFile, span: Span, columns: list[str]) -> Iterator[Any]
     except FAULTS as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(span.path, f"the Parquet file is damaged ({_first_line(error)})") from None
+        raise InputError(span.path, f"the Parquet file is damaged ({reason_of(error)})") from None

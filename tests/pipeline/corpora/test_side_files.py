@@ -17,7 +17,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.list_columns import rows_of
 from collapsium.storage.errors import CollapsiumError, InputError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.texts import batches, blocks
+from collapsium.storage.readers.texts import blocks
 from tests.pipeline.corpora.append.test_append import files_of
 from tests.pipeline.corpora.test_text_ingest import columns_of, put_lines
 
@@ -78,7 +78,7 @@ def test_side_files__give_the_columns_that_records_would(tmp_path_factory, monke
         random.shuffle(beside)
         side = put_rows(place / f"side{ending}", beside)
         texts = put_lines(place / "texts.jsonl", [{name: row[name] for name in ("id", "text")} for row in rows])
-        for module, name in ((blocks, "BLOCK"), (batches, "CHUNK_BYTES")):
+        for module, name in ((blocks, "BLOCK"), (blocks, "CHUNK_BYTES")):
             monkeypatch.setattr(module, name, 40)
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (40,))
         for scheduler, workers in (("serial", None), ("threads", 3)):

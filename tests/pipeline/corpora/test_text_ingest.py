@@ -20,15 +20,14 @@ from sklearn.feature_extraction.text import CountVectorizer
 from collapsium.pipeline import append, ingest
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.building.ingest import ingest as ingest_in_turn
-from collapsium.storage.building.ingest_record import read_history
-from collapsium.storage.building.vocabulary_cuts import Cuts
+from collapsium.storage.building.ingest_record import Cuts, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.word_rule import RULE, word_pattern
 from collapsium.storage.errors import AbsentError, InputError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import guess_format
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.texts import batches, blocks, lines, tables
+from collapsium.storage.readers.texts import blocks, lines, tables
 from collapsium.storage.readers.texts.segment import Span
 from tests.naive.texts import TextsInTurn
 
@@ -98,7 +97,7 @@ def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_facto
         found = []
         for module, name, value in (
             (blocks, "BLOCK", block),
-            (batches, "CHUNK_BYTES", portion),
+            (blocks, "CHUNK_BYTES", portion),
             (lines, "PIECE", portion),
         ):
             monkeypatch.setattr(module, name, value)

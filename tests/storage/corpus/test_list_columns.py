@@ -3,7 +3,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.building.label_split import label_draws, part_columns
+from collapsium.storage.building.split import label_draws, part_columns
 from collapsium.storage.corpus.list_columns import label_lists, rows_of, union
 from collapsium.storage.corpus.parquet import LABELS
 

@@ -123,8 +123,8 @@ def test_a_small_file_that_holds_much__is_refused_unless_it_is_trusted(tmp_path,
 
 
 def test_an_archive_of_a_matrix_that_unpacks_to_much__is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("collapsium.storage.readers.matrices.LEAST_LIMIT", 1 << 16)
-    monkeypatch.setattr("collapsium.storage.readers.matrices.RATIO", 10)
+    monkeypatch.setattr("collapsium.storage.readers.base.LEAST_LIMIT", 1 << 16)
+    monkeypatch.setattr("collapsium.storage.readers.base.RATIO", 10)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.csr_matrix(np.ones((200_000, 2), dtype=np.int64)))
     with pytest.raises(InputError, match="decompresses to more than"):

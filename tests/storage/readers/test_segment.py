@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.list_columns import segment_bounds, segment_counts, segment_lists
-from collapsium.storage.corpus.shard_columns import require_segments
+from collapsium.storage.corpus.parquet import require_segments
 from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.readers.texts.segment import ABBREVIATIONS, BEFORE_NUMBERS, cutter_of
 

@@ -191,7 +191,7 @@ def test_groups__name_their_array(tmp_path):
     for name in ("a", "b"):
         group.create_array(name, data=SMALL + (name == "b"))
     assert read(path, values="b").values.tobytes() == (SMALL + 1).tobytes()
-    with pytest.raises(InputError, match=r"expected one array, found a, b \(`values` NAME\)"):
+    with pytest.raises(InputError, match=r"expected one array of vectors, found a, b \(`values` NAME\)"):
         read(path)
     with pytest.raises(OptionError, match="`values` c: .* has no such array"):
         read(path, values="c")

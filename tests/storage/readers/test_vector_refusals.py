@@ -196,9 +196,9 @@ def test_arrays_that_promise_too_much__are_refused(tmp_path, monkeypatch):
     zarr.create_array(str(tmp_path / "y.zarr"), shape=(10**12, 2), chunks=(10**12, 2), dtype="f8")
     with pytest.raises(InputError, match="expected chunks of at most"):
         read(str(tmp_path / "y.zarr"))
-    monkeypatch.setattr("collapsium.storage.readers.vectors.LEAST_LIMIT", 1 << 10)
+    monkeypatch.setattr("collapsium.storage.readers.base.LEAST_LIMIT", 1 << 10)
     np.savez_compressed(tmp_path / "x.npz", np.zeros((10**5, 4)))
-    monkeypatch.setattr("collapsium.storage.readers.vectors.RATIO", 2)
+    monkeypatch.setattr("collapsium.storage.readers.base.RATIO", 2)
     with pytest.raises(InputError, match=r"decompresses to more than .* \(`max_decompressed`\)"):
         read(str(tmp_path / "x.npz"))
     assert len(read(str(tmp_path / "x.npz"), max_decompressed=10**8)) == 10**5
