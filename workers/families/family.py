@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collapsium.workers.families.document_entries import DocumentEntries
     from collapsium.workers.families.plain_tokens import WordWeights
     from collapsium.workers.kernels.jit import AnyKernel
-    from collapsium.workers.kernels.likelihood import DirichletTopics
+    from collapsium.workers.kernels.prediction import DirichletTopics
 
     Vector = npt.NDArray[np.float64]
 
@@ -558,9 +558,9 @@ class Family(Predicts[GlobalStateT, RowsT, LocalT], Generic[OptionsT, GlobalStat
     ) -> tuple[LocalT, Delta]:
         """Return the new local state and the delta of one sweep; `rows` has a row for each of ``shard.words``."""
 
-    @abstractmethod
     def advance(self, rows: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, GlobalStateT]:
-        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
+        """Return what another sweep of a shard starts from before its delta is reduced: by default the same."""
+        return rows, global_state
 
     @abstractmethod
     def fold(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:

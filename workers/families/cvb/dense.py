@@ -10,10 +10,11 @@ import numpy.typing as npt
 from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import present
+from collapsium.workers.families.cvb.global_state import RowChanges
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import CollapsedRows, DenseLocal
-from collapsium.workers.families.cvb.sums import RowChanges
-from collapsium.workers.families.document_pairs import document_pairs, pair_weights
+from collapsium.workers.families.document_entries import document_pairs, pair_weights
 from collapsium.workers.kernels.cvb import dense as kernels
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.cvb.records import DenseState
@@ -98,7 +99,7 @@ def sweep(
         changes = kernels.MomentChanges(row_change, np.zeros_like(row_change))
         kernels.sweep_second(
             document_pairs(shard),
-            kernels.RowMoments(base, rows.variance.astype(np.float32)),
+            kernels.RowMoments(base, present(rows.word_topic_variance).astype(np.float32)),
             parameters.priors,
             totals + np.array([[parameters.total], [0.0]]),
             before,

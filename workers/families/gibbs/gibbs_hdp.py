@@ -35,8 +35,15 @@ from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
     FreeTopicsFamily,
+    Slots,
+    count_documents,
+    delta_ids,
+    document_sums,
     footprint,
+    padded,
+    sweep_shard,
     topic_changes,
+    word_changes,
 )
 from collapsium.workers.families.gibbs.states import (
     MAX_TOPICS,
@@ -47,18 +54,8 @@ from collapsium.workers.families.gibbs.states import (
     Vector,
     added_counts,
 )
-from collapsium.workers.families.gibbs.tokens import (
-    Slots,
-    count_documents,
-    delta_ids,
-    document_sums,
-    padded,
-    sweep_shard,
-    word_changes,
-)
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE
-from collapsium.workers.kernels.cvb.active_sums import active_probability
-from collapsium.workers.kernels.cvb.words import log_eta
+from collapsium.workers.kernels.cvb.words import active_probability, log_eta
 from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.options import Formerly

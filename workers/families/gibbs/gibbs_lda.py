@@ -26,19 +26,16 @@ from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
     FreeTopicsFamily,
-    footprint,
-)
-from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
-from collapsium.workers.families.gibbs.tokens import (
     count_documents,
     delta_ids,
     document_sums,
+    footprint,
     sweep_shard,
     word_changes,
 )
+from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE
-from collapsium.workers.kernels.cvb.active_sums import active_probability
-from collapsium.workers.kernels.cvb.words import log_eta
+from collapsium.workers.kernels.cvb.words import active_probability, log_eta
 from collapsium.workers.kernels.gibbs.topics import list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.special_functions import digamma

@@ -36,7 +36,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import FamilyOptions, Footprint, Simulates, Summary, WeighsLabels
 from collapsium.workers.families.vb.label_scaling import (
     MAX_HESSIAN_SIZE,
@@ -52,7 +52,6 @@ from collapsium.workers.families.vb.mean_field import (
     MeanFieldFamily,
     even_counts,
     initial_counts,
-    per_word,
     start_delta,
     sweep_delta,
     topics_footprint,
@@ -74,16 +73,14 @@ from collapsium.workers.families.vb.states import (
 )
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb.mean_field import (
-    expected_proportions,
-    gamma_proportions,
-    sweep_gamma_proportions,
-)
-from collapsium.workers.kernels.vb.records import (
     DocumentLabels,
     ExpectedCounts,
     MeanFieldTopics,
     PassLimits,
     RateStatistics,
+    expected_proportions,
+    gamma_proportions,
+    sweep_gamma_proportions,
 )
 from collapsium.workers.options import Formerly
 from collapsium.workers.special_functions import digamma
@@ -408,11 +405,13 @@ class Hdsp(
         # Sums, and the rates.
         sums_bytes = 8.0 * labels * topics * (kinds + 5 + hessian)
         known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
-        return per_word(
-            topics_footprint(topics, summary),
-            rows=LABEL_ARRAYS * 8.0 * labels * topics / words,
-            swept=sums_bytes / words,
-            document=known,
+        footprint = topics_footprint(topics, summary)
+        return replace(
+            footprint,
+            rows=footprint.rows + LABEL_ARRAYS * 8.0 * labels * topics / words,
+            swept=footprint.swept + sums_bytes / words,
+            delta=footprint.delta + sums_bytes / words,
+            document=footprint.document + known,
         )
 
     def update(

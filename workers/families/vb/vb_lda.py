@@ -23,9 +23,9 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families import dirichlet as dirichlet
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families import hyperparameters as dirichlet
-from collapsium.workers.families.document_pairs import document_pairs, weighed
+from collapsium.workers.families.document_entries import document_pairs, weighed
 from collapsium.workers.families.family import Footprint, IntegratesProportions, Simulates, Summary, weighed_footprint
 from collapsium.workers.families.plain_tokens import PlainSums
 from collapsium.workers.families.vb.mean_field import (
@@ -53,9 +53,9 @@ from collapsium.workers.families.vb.states import (
 )
 from collapsium.workers.families.word_weights import WeightedOptions
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.prediction import DirichletTopics
 from collapsium.workers.kernels.vb import mean_field
-from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
+from collapsium.workers.kernels.vb.mean_field import ExpectedCounts, MeanFieldTopics, PassLimits
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -194,9 +194,13 @@ class VbLda(
         if swept is None or swept.even > 0:
             return after
         if swept.log_theta is not None and swept.occupied:
-            after = replace(
-                after, alpha=_learned_alpha(global_state.alpha, swept.log_theta, swept.occupied, self.options)
-            )
+            alpha, topics = global_state.alpha, self.options.topics
+            if "asymmetric-alpha" in self.options.learn and topics > 1:
+                alpha = dirichlet.asymmetric(alpha, swept.log_theta, swept.occupied)
+            elif "alpha" in self.options.learn:
+                same = dirichlet.symmetric(float(alpha[0]), topics, float(swept.log_theta.sum()), swept.occupied)
+                alpha = np.full(topics, same)
+            after = replace(after, alpha=alpha)
         if "beta" in self.options.learn:
             words = int(global_state.vocabulary)
             logs = folded.log_phi - words * topic_log.sum()
@@ -317,13 +321,3 @@ class VbLda(
     def proportions(self, local: DocumentTopics, global_state: VbLdaGlobalState) -> Vector:
         """Return theta_dk = gamma_dk / sum_k gamma_dk."""
         return global_state.priors.proportions(local.counts)
-
-
-def _learned_alpha(before: Vector, log_theta: Vector, documents: float, options: VbLdaOptions) -> Vector:
-    """Return the a_k that maximise the bound."""
-    if "asymmetric-alpha" in options.learn and options.topics > 1:
-        return dirichlet.asymmetric(before, log_theta, documents)
-    if "alpha" not in options.learn:
-        return before
-    alpha = dirichlet.symmetric(float(before[0]), options.topics, float(log_theta.sum()), documents)
-    return np.full(options.topics, alpha)
