@@ -39,7 +39,6 @@ from collapsium.workers.arrays.annotations import (
     SizeNames,
     Sizes,
     fault_of,
-    is_unbound,
     number_types,
     numbers,
 )
@@ -203,7 +202,7 @@ class State:
             if name not in arrays:
                 if name in required:
                     raise DamagedError(f"{where}/{name}", "the array is missing")
-            elif is_unbound(array, context.sizes):
+            elif (bound := array.below.partition("+")[0]) and bound not in {*context.sizes, *array.dims}:
                 unbound.append(name)
             elif fault := fault_of(arrays[name], array, context.sizes):
                 raise DamagedError(f"{where}/{name}", fault)

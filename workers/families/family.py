@@ -102,6 +102,7 @@ def weighed_footprint(footprint: Footprint, pairs: int, weights: object) -> Foot
 FILE_START, RANDOM_START, QUICK_CLUSTERS_START = "file", "random", "quick-clusters"
 COMPUTED_STARTS: tuple[str, ...] = (QUICK_CLUSTERS_START, "clusters", "documents", "tree")
 
+LearnedT = TypeVar("LearnedT", bound=str)
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
 GlobalStateT = TypeVar("GlobalStateT", bound="GlobalState")
 RowsT = TypeVar("RowsT", bound="Rows")
@@ -211,6 +212,13 @@ class Description(ShortRepr):
     parent: npt.NDArray[np.int64] | None = None
     signed: bool = False
     titles: tuple[str | None, ...] | None = None
+
+
+def one_alpha(learn: tuple[LearnedT, ...]) -> tuple[LearnedT, ...]:
+    """Refuse to learn both one value of alpha and a value for each topic."""
+    if {"alpha", "asymmetric-alpha"} <= set(learn):
+        raise ValueError("name either alpha or asymmetric-alpha")
+    return learn
 
 
 class FamilyOptions(BaseModel):

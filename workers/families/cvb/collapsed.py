@@ -39,7 +39,6 @@ from collapsium.workers.families.cvb.parameters import (
     Parameters,
     counted_in,
     counts_of,
-    finished_counts,
     fold_active,
     fold_steps,
     plain_rows,
@@ -332,8 +331,17 @@ class CollapsedFamily(
         parameters = self.update_parameters(block, global_state)
         if parameters.active is None:
             return block
+        settings, counts = parameters.active, counts_of(block, parameters)
+        expected: Vector | npt.NDArray[np.float32] = counts
+        if parameters.seeds is not None:
+            # In double precision, as pseudo-counts were apart.
+            (place, seeds), expected = parameters.seeds, counts.astype(np.float64)
+            seeded = np.flatnonzero(place >= 0)
+            counted = block.active_counts[seeded] + seeds[place[seeded]]
+            share = settings.weight * (settings.even + counted)
+            expected[seeded] = counted + (block.background[seeded] / share.sum(axis=1))[:, np.newaxis] * share
         return CollapsedRows(
-            word_topic=finished_counts(block, parameters),
+            word_topic=expected,
             word_tables=block.word_tables,
             word_pseudo=block.word_pseudo,
             word_number=None if global_state.seeds_apart else block.word_number,

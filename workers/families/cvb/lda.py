@@ -25,15 +25,6 @@ from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.family import Summary
 
-
-def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector:
-    """Return b_w of the words of the rows: B / W or, with asymmetric beta, from the tables of each word."""
-    if global_state.asymmetric_beta and global_state.beta_rate > 0:
-        learned: Vector = (present(rows.word_tables) + global_state.word_tables_prior) / global_state.beta_rate
-        return learned
-    return np.full(rows.words, global_state.beta / global_state.vocabulary)
-
-
 # A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
 # 50 to 1000 topics (see ``docs/benchmarks/shapes.md``)
 DEFAULT_CONCENTRATION = 1.0
@@ -205,11 +196,15 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         return global_state.alpha
 
     def update_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
-        """Return a_k and b_w."""
+        """Return a_k and b_w: B / W or, with asymmetric beta, from the tables of each word."""
+        if global_state.asymmetric_beta and global_state.beta_rate > 0:
+            words: Vector = (present(rows.word_tables) + global_state.word_tables_prior) / global_state.beta_rate
+        else:
+            words = np.full(rows.words, global_state.beta / global_state.vocabulary)
         return Parameters(
             topics=global_state.alpha,
             concentration=float(global_state.alpha.sum()),
-            words=word_parameters(rows, global_state),
+            words=words,
             total=global_state.beta,
             order=self.options.order,
             tables=self.options.needs_tables,

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import reprlib
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.storage.runs.topic_names import clean_name
@@ -60,30 +59,6 @@ class SeededTopic(BaseModel):
         return tuple(dict.fromkeys(words))
 
 
-def _read(path: str) -> JsonObject:
-    """Return the tables of a TOML file."""
-    try:
-        return parse_toml(read_toml_text(path))
-    except FileNotFoundError:
-        raise ValueError(f"expected a TOML file; there is no {path}") from None
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: expected TOML ({error})") from None
-
-
-def _topics_of(value: object) -> Iterator[SeededTopic]:
-    """Yield the seeded topics from a table of lists of words or of tables, by name, or from a list of tables."""
-    if isinstance(value, Mapping):
-        for name, seeds in value.items():
-            yield _topic({**(seeds if isinstance(seeds, Mapping) else {"words": seeds}), "name": name})
-    elif isinstance(value, Sequence):
-        for topic in value:
-            yield topic if isinstance(topic, SeededTopic) else _topic(topic)
-    else:
-        raise ValueError(f"expected a table of names and words, found {reprlib.repr(value)}")
-
-
 def _topic(fields: object) -> SeededTopic:
     if not isinstance(fields, Mapping):
         raise ValueError(
@@ -103,7 +78,16 @@ def _topic(fields: object) -> SeededTopic:
 
 
 def _distinct_topics(value: object) -> tuple[SeededTopic, ...]:
-    topics = tuple(_topics_of(value))
+    """Return the seeded topics of a table of lists of words or of tables, by name, or of a list of tables."""
+    if isinstance(value, Mapping):
+        tables = (
+            {**(seeds if isinstance(seeds, Mapping) else {"words": seeds}), "name": n} for n, seeds in value.items()
+        )
+        topics = tuple(_topic(table) for table in tables)
+    elif isinstance(value, Sequence):
+        topics = tuple(topic if isinstance(topic, SeededTopic) else _topic(topic) for topic in value)
+    else:
+        raise ValueError(f"expected a table of names and words, found {reprlib.repr(value)}")
     names = [topic.name for topic in topics]
     if len(set(names)) != len(names):
         raise ValueError(f"expected each name once, found {names}")
@@ -127,7 +111,14 @@ class SeededOptions(WeightedOptions):
         if isinstance(value, (str, os.PathLike)):
             require_named(info)
             path = os.fspath(value)
-            table = _read(path)
+            try:
+                table = parse_toml(read_toml_text(path))
+            except FileNotFoundError:
+                raise ValueError(f"expected a TOML file; there is no {path}") from None
+            except OSError as error:
+                raise ValueError(f"{path} cannot be read ({error.strerror})") from None
+            except ValueError as error:
+                raise ValueError(f"{path}: expected TOML ({error})") from None
             try:
                 return _distinct_topics(table)
             except ValueError as error:

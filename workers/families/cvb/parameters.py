@@ -322,19 +322,6 @@ def counts_of(rows: CollapsedRows, parameters: Parameters, *, folded: bool = Fal
     return expected_counts(rows, settings.following if folded else settings.weight, settings.even, parameters.seeds)
 
 
-def finished_counts(rows: CollapsedRows, parameters: Parameters) -> Counts | Vector:
-    """Return E[n_kw] of a finished model, in double precision where pseudo-counts were apart."""
-    counts, settings = counts_of(rows, parameters), parameters.active_settings
-    if parameters.seeds is None:
-        return counts
-    (place, seeds), exact = parameters.seeds, counts.astype(np.float64)
-    words = np.flatnonzero(place >= 0)
-    counted = rows.active_counts[words] + seeds[place[words]]
-    share = settings.weight * (settings.even + counted)
-    exact[words] = counted + (rows.background[words] / share.sum(axis=1))[:, np.newaxis] * share
-    return exact
-
-
 def word_probability(rows: CollapsedRows, global_state: CollapsedGlobalState, parameters: Parameters) -> Vector:
     """Return phi_kw = (b_w + E[n_kw]) / (B + E[n_k]), shape (words, topics)."""
     counts = counts_of(rows, parameters) if rows.word_topic is None else rows.word_topic

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from collapsium.workers.arrays.annotations import numbers
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families import generative
-from collapsium.workers.families.family import FamilyOptions, Footprint, Summary
+from collapsium.workers.families.family import FamilyOptions, Footprint, Summary, one_alpha
 from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
@@ -86,7 +86,7 @@ class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collaps
         description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
         "being the size of the vocabulary",
     )
-    learn: tuple[Learned, ...] = Field(
+    learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
         (), description="hyperparameters to learn: alpha (one value), asymmetric-alpha (one value for each topic), beta"
     )
 
@@ -94,13 +94,6 @@ class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collaps
     def learns_alpha(self) -> bool:
         """True if a_k is learned."""
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
-
-    @field_validator("learn")
-    @classmethod
-    def _one_alpha(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
-        if {"alpha", "asymmetric-alpha"} <= set(learn):
-            raise ValueError("name either alpha or asymmetric-alpha")
-        return learn
 
 
 MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach

@@ -332,7 +332,11 @@ class GibbsFamily(
 
     def describe(self, block: SampledRows, global_state: GibbsGlobalStateT, count: int) -> Description:
         """Describe the topics that exist, the largest first, by phi_kw = (b + n_kw) / (B + n_k)."""
-        return describe_topics(block, global_state.topic, global_state.priors, count)
+        priors, word_topic = global_state.priors, np.asarray(block.word_topic, dtype=np.float64)
+        existing, tokens = np.flatnonzero(priors.topics > 0.0), np.asarray(global_state.topic, np.float64)
+        prior = np.full(len(word_topic), priors.word)
+        topics = description.describe(word_topic[:, existing], prior, priors.total, tokens[existing], count)
+        return replace(topics, ids=existing[topics.ids])
 
     def initial_rows(self, words: int, global_state: GibbsGlobalStateT) -> SampledRows:
         """Return the rows of words that have no token yet."""
@@ -471,15 +475,6 @@ def topics_falling(global_state: SampledGlobalState, delta: Delta) -> float:
     """Return sum_k log G(B) / G(B + n_k) after a delta."""
     total, topic = global_state.beta, global_state.with_changes(topic_changes(delta)).topic
     return float((gammaln(total) - gammaln(total + topic)).sum())
-
-
-def describe_topics(block: SampledRows, topic: Ints, priors: DirichletPriors, count: int) -> Description:
-    """Describe the topics that exist, the largest first."""
-    word_topic, tokens = np.asarray(block.word_topic, dtype=np.float64), np.asarray(topic, np.float64)
-    existing = np.flatnonzero(priors.topics > 0.0)
-    prior = np.full(len(word_topic), priors.word)
-    topics = description.describe(word_topic[:, existing], prior, priors.total, tokens[existing], count)
-    return replace(topics, ids=existing[topics.ids])
 
 
 def footprint(summary: Summary, topics: int) -> Footprint:

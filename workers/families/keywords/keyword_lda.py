@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from collapsium.workers.arrays.annotations import indices, non_negative, numbers
 from collapsium.workers.arrays.delta import Delta, fresh
@@ -33,7 +33,7 @@ from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, I
 from collapsium.workers.families.cvb.options import CollapsedOptions, SeededTopic
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings, counted_in
 from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.family import FILE_START, Description, Footprint, Summary
+from collapsium.workers.families.family import FILE_START, Description, Footprint, Summary, one_alpha
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE, MIN_WEIGHT, weighed_rows
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
@@ -72,15 +72,11 @@ class KeywordGlobalState(CollapsedGlobalState):
         return np.asarray(np.bincount(self.keyword_topics, values, minlength=self.alpha.size), dtype=np.float64)
 
     @property
-    def general_totals(self) -> Vector:
-        """Tokens that do not come from keywords, n0_k."""
-        totals: Vector = np.maximum(self.topic_moments[0] - self.by_topic(self.keyword_counts), 0.0)
-        return totals
-
-    @property
     def effective_totals(self) -> Vector:
         """T_k; B + n_k of topics without keywords."""
-        general, (first, second) = self.general_totals, self.switch_prior
+        # Tokens that do not come from keywords, n0_k.
+        general = np.maximum(self.topic_moments[0] - self.by_topic(self.keyword_counts), 0.0)
+        first, second = self.switch_prior
         totals = (general + self.beta) * (self.topic_moments[0] + first + second) / (general + second)
         has_keywords = self.by_topic(np.ones(self.keyword_topics.size)) > 0
         effective: Vector = np.where(has_keywords, totals, self.topic_moments[0] + self.beta)
@@ -178,16 +174,9 @@ class KeywordOptions(CollapsedOptions, title="topics with keywords (keyATM), col
         description="active responsibilities: inverse temperature, the power to which a token's responsibilities are "
         "raised before they are normalised",
     )
-    learn: tuple[Learned, ...] = Field(
+    learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
         (), description="hyperparameters to learn: alpha (one value) or asymmetric-alpha (one value for each topic)"
     )
-
-    @field_validator("learn")
-    @classmethod
-    def _one_alpha(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
-        if {"alpha", "asymmetric-alpha"} <= set(learn):
-            raise ValueError("name either alpha or asymmetric-alpha")
-        return learn
 
     @field_validator("seeds")
     @classmethod

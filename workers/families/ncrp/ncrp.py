@@ -572,11 +572,8 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
         )
         local = _even_levels(shard, logs.alpha, factorised=global_state.factorised)
         paths = DocumentPaths(shard, local.document_level, local.pair_level, logs, fitted.end_log, FOLD_IN)
-        return self.documents(paths.local())
-
-    def documents(self, local: NcrpLocal) -> NcrpDocuments:
-        """Return the part of a local state that a finished model saves."""
-        return NcrpDocuments(local.document_level, local.ends)
+        after = paths.local()
+        return NcrpDocuments(after.document_level, after.ends)
 
     def predict(self, heldout: Shard, local: NcrpDocuments, rows: NcrpRows, global_state: NcrpGlobalState) -> Arrays:
         """Return each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations."""

@@ -395,7 +395,8 @@ class GibbsNcrpDocuments(LocalState):
         """Yield the faults of paths, which lead down from the root, and of tokens that are not a document's length."""
         yield from super().faults(context)
         path, parents = np.asarray(self.document_path), np.asarray(context.global_state.node_parent)
-        if path.shape[1] and ((path[:, 0] > 0).any() or not _goes_down(path, parents)):
+        above, node = path[:, :-1], path[:, 1:]
+        if (path[:, :1] > 0).any() or not np.where(node >= 0, (above >= 0) & (parents[node] == above), True).all():
             yield "expected paths from the root down in 'document_path'"
         if context.shard is None:
             return
@@ -405,14 +406,6 @@ class GibbsNcrpDocuments(LocalState):
             tokens += levels_of[:, level]
         if not (tokens == np.where(path[:, 0] >= 0, context.shard.lengths, 0)).all():
             yield "expected the tokens of each document in 'document_level'"
-
-
-def _goes_down(path: npt.NDArray[np.int32], parents: Ints) -> bool:
-    for level in range(1, path.shape[1]):
-        node, above = path[:, level], path[:, level - 1]
-        if not np.where(node >= 0, (above >= 0) & (parents[node] == above), True).all():
-            return False
-    return True
 
 
 @dataclass(frozen=True)

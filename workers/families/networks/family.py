@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import MismatchError, OptionError
@@ -25,6 +25,7 @@ from collapsium.workers.families.family import (
     Resumable,
     Simulates,
     Summary,
+    one_alpha,
 )
 from collapsium.workers.families.gibbs.sampler import CountedTopics
 from collapsium.workers.families.gibbs.states import SampledRows
@@ -70,7 +71,7 @@ class NetworkOptions(FamilyOptions):
         "it starts at 0.1",
     )
     strength_mean: float = Field(1000.0, gt=0, description="mean of the exponential prior of b, if b is learned")
-    learn: tuple[Learned, ...] = Field(
+    learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
         ("strength",),
         description="hyperparameters to learn: alpha (one value), asymmetric-alpha (one value for each "
         "topic), beta, strength (b) and discount (a); b and a have one value for each kind of "
@@ -92,13 +93,6 @@ class NetworkOptions(FamilyOptions):
     def unused(self) -> dict[str, str]:
         """Options without effect under these options, and for each the condition under which it applies."""
         return {} if "strength" in self.learn else {"strength_mean": "`learn` strength"}
-
-    @field_validator("learn")
-    @classmethod
-    def _one_alpha(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
-        if {"alpha", "asymmetric-alpha"} <= set(learn):
-            raise ValueError("name either alpha or asymmetric-alpha")
-        return learn
 
     @model_validator(mode="after")
     def _expected_discount(self) -> Self:

@@ -205,18 +205,6 @@ def gradient(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Ve
     return slope
 
 
-def next_prior(global_state: HdspGlobalState, sums: HdspSums, present: Ints, *, learn_alpha: bool) -> Vector:
-    """Return the next g_k = alpha p_k, (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k)."""
-    before, gamma = global_state.prior, global_state.gamma
-    tables = np.array(sums.tables)
-    tables[global_state.last] += gamma - 1.0
-    fall = (gamma - 1.0) / before.sum() - log_rate_rest(global_state, sums, present)
-    if not learn_alpha:
-        return np.maximum(_with_sum(tables, fall, float(before.sum())), MIN_SHARE)
-    after: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before)
-    return np.maximum(after, MIN_SHARE)
-
-
 def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
     """Return the g_k, whose sum is alpha, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
     from scipy import optimize
@@ -300,12 +288,6 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         "tokens, the mean over the topics; 0: make all passes",
     )
 
-    def initial_alpha(self, labels: int) -> float:
-        """Return the initial concentration of a document's topics, which depends on the number of labels."""
-        if self.alpha is not None:
-            return self.alpha
-        return INITIAL_ALPHA_WITH_LABELS if labels else 1.0
-
     @property
     def label_scaling(self) -> AnyScaling:
         """The scaling function."""
@@ -362,11 +344,12 @@ class Hdsp(
         table = summary.labels or LabelTable()
         largest = np.array([1.0] * len(table.names) + [number.largest for number in table.numbers])
         log_rate = _initial_log_rate(table, options)
+        alpha = options.alpha or (INITIAL_ALPHA_WITH_LABELS if len(table) else 1.0)
         return HdspGlobalState(
             vocabulary=float(summary.words),
             eta=options.eta,
             gamma=options.gamma,
-            prior=np.full(options.topics, options.initial_alpha(len(table)) / options.topics),
+            prior=np.full(options.topics, alpha / options.topics),
             topic_total=np.zeros(options.topics),
             topic_log=np.full(options.topics, digamma(options.eta * summary.words)),
             lda_sweeps_left=0 if summary.warm else options.lda_sweeps,
@@ -639,7 +622,15 @@ def _learned(
 ) -> HdspGlobalState:
     """Return the next global state with the best prior, weights and gamma."""
     present = _labels_of_delta(delta)
-    prior = next_prior(before, sums, present, learn_alpha="alpha" in options.learn)
+    # g_k = alpha p_k becomes (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k).
+    tables, alpha = np.array(sums.tables), before.prior.sum()
+    tables[before.last] += before.gamma - 1.0
+    fall = (before.gamma - 1.0) / alpha - log_rate_rest(before, sums, present)
+    if "alpha" in options.learn:
+        prior: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before.prior)
+    else:
+        prior = _with_sum(tables, fall, float(alpha))
+    prior = np.maximum(prior, MIN_SHARE)
     rates = after.rates
     if sums.labels is not None:
         weight_sums = WeightSums.of(prior, sums.labels.of_all(len(rates.label_log), present))

@@ -13,11 +13,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, fresh
@@ -26,7 +26,14 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import dirichlet as dirichlet
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.document_entries import document_pairs, weighed
-from collapsium.workers.families.family import Footprint, IntegratesProportions, Simulates, Summary, weighed_footprint
+from collapsium.workers.families.family import (
+    Footprint,
+    IntegratesProportions,
+    Simulates,
+    Summary,
+    one_alpha,
+    weighed_footprint,
+)
 from collapsium.workers.families.plain_tokens import PlainSums
 from collapsium.workers.families.vb.mean_field import (
     FOLD_IN_LIMITS,
@@ -76,7 +83,7 @@ class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-fie
         description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
         "being the size of the vocabulary",
     )
-    learn: tuple[Learned, ...] = Field(
+    learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
         (),
         description="hyperparameters to learn: alpha, beta (one value each), asymmetric-alpha (one value for "
         "each topic)",
@@ -107,13 +114,6 @@ class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-fie
     def unused(self) -> dict[str, str]:
         """Options without effect under these options, and for each the condition under which it applies."""
         return ONE_PASS if self.document_sweeps == 1 else {}
-
-    @field_validator("learn")
-    @classmethod
-    def _one_kind_each(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
-        if "alpha" in learn and "asymmetric-alpha" in learn:
-            raise ValueError("name either alpha or asymmetric-alpha")
-        return learn
 
     @property
     def learns_alpha(self) -> bool:
