@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from collapsium.workers.families.hca.posterior import Components, Prior, Sums, fitted
+from collapsium.workers.families.hca.posterior import Components, Sums, fitted
+from collapsium.workers.families.hca.states import Prior
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 
 PRIOR = Prior(1000.0, 0.001, 0.001)

@@ -14,7 +14,7 @@ from collapsium.workers.families.cvb.states import (
     DenseLocal,
 )
 from collapsium.workers.families.gibbs.author_topic import AuthorLocal
-from collapsium.workers.families.gibbs.label_topics import LabelDocuments
+from collapsium.workers.families.gibbs.labeled_lda import LabelDocuments
 from collapsium.workers.families.gibbs.states import GibbsDocuments
 from collapsium.workers.families.ncrp.state import GibbsNcrpDocuments, NcrpGlobalState, NcrpRows
 from collapsium.workers.families.networks.states import ExpectedDocuments, ExpectedLocal, SampledLocal

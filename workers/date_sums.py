@@ -50,19 +50,16 @@ class DateSums:
         """Return the sums over both shards."""
         topics = max(self.topics, other.topics)
         joined = {name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in (*_DATE, *_SUMS)}
-        tables = {
-            name: np.concatenate([_wide(getattr(sums, name), topics) for sums in (self, other)]) for name in _TABLES
-        }
+        tables = {}
+        for name in _TABLES:
+            wide = [np.pad(getattr(sums, name), ((0, 0), (0, topics - sums.topics))) for sums in (self, other)]
+            tables[name] = np.concatenate(wide)
         both: dict[str, Any] = {**joined, **tables, "tally": self.tally + other.tally}
         return bounded(_merged(DateSums(**both)))
 
 
 _DATE, _SUMS = ("hour", "exact", "day_first"), ("documents", "tokens", "squares")
 _TABLES = ("shares", "weighted", "squared")
-
-
-def _wide(table: Floats, topics: int) -> Floats:
-    return np.pad(table, ((0, 0), (0, topics - table.shape[1])))
 
 
 def date_sums(dates: pa.Array, theta: Floats, tokens: Floats, counted: npt.NDArray[np.bool_]) -> DateSums:

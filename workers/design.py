@@ -417,7 +417,11 @@ def fit_design(
             shown = str(counts[name].values[0])[:40]
             raise OptionError(f"{name!r}: expected numbers or dates, found {shown!r}", "formula")
         if shrinks and not counts[name].is_number and counts[name].values.size > MAX_FIXED:
-            shrunken[name] = _shrunken(name, counts[name], documents)
+            # Documents without a level have no effect of it.
+            _require_shared(name, counts[name], documents)
+            shrunken[name] = tuple(level_text(value) for value in counts[name].values.tolist())
+            if (count := len(shrunken[name])) > MAX_LEVELS:
+                raise OptionError(f"{name!r} has {count:,} levels; expected at most {MAX_LEVELS:,}", "formula")
         elif not counts[name].is_number or is_number is False:
             levels[number] = _levels(name, counts[name], documents)
     reference = _reference(formula, counts, documents)
@@ -433,12 +437,12 @@ def fit_design(
     except Exception as error:
         raise OptionError(f"{formula.text!r}: {_named(_first_line(error), formula)}", "formula") from None
     spec = spec.update(na_action="ignore")
-    indicators = tuple(
+    lacking = (
         name
         for number, (name, _) in enumerate(formula.fields)
         if number not in levels and counts[name].is_number and counts[name].missing
     )
-    indicators = tuple(dict.fromkeys(indicators))
+    indicators = tuple(dict.fromkeys(lacking))
     columns = [*(_named(column, formula) for column in spec.column_names), *(f"{name}[missing]" for name in indicators)]
     if not columns:
         raise OptionError(f"{formula.text!r}: expected a term, found none", "formula")
@@ -469,14 +473,6 @@ def _without(
             )
         terms += [] if shrunken_names else [term]
     return formulaic.Formula(terms) if shrunken else parsed
-
-
-def _shrunken(name: str, counts: FieldCounts, documents: int) -> tuple[str, ...]:
-    """Return the levels of a field of many, in their order; documents without one have no effect of it."""
-    _require_shared(name, counts, documents)
-    if counts.values.size > MAX_LEVELS:
-        raise OptionError(f"{name!r} has {counts.values.size:,} levels; expected at most {MAX_LEVELS:,}", "formula")
-    return tuple(level_text(value) for value in counts.values.tolist())
 
 
 def _require_shared(name: str, counts: FieldCounts, documents: int) -> None:
@@ -824,21 +820,13 @@ def scaled_design(design: ModelDesign, gram: Floats) -> ModelDesign:
     used = basis(parts.columns, gram, design.documents, aliased)[1]
     used = sorted({0, *used})
     center, scale = np.zeros(len(parts.columns)), np.ones(len(parts.columns))
-    for (_, span), numeric in zip(parts.terms, _numeric_terms(parts), strict=True):
-        if numeric:
+    for (_, span), term in zip(parts.terms, parts.spec.term_slices, strict=True):
+        if any(int(number) not in parts.levels for number in _PLACEHOLDER.findall(str(term))):
             columns = np.arange(span.start, span.stop)
             mean = gram[0, columns] / design.documents
             center[columns] = mean
             scale[columns] = 1.0 / np.sqrt(np.maximum(gram[columns, columns] / design.documents - mean**2, 1e-300))
     return replace(design, used=tuple(used), center=center[used], scale=scale[used])
-
-
-def _numeric_terms(design: Design) -> list[bool]:
-    """Return for each term whether a number is in it."""
-    return [
-        any(int(number) not in design.levels for number in _PLACEHOLDER.findall(str(term)))
-        for term in design.spec.term_slices
-    ]
 
 
 def rows_of_documents(packed: npt.NDArray[np.uint8], extras: Mapping[str, pa.Array], documents: int) -> DocumentRows:

@@ -25,7 +25,7 @@ from collapsium.storage.readers.proportions_file import DocumentProportions, spa
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.document_samples import DocumentSample
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels import starts as kernels
 from collapsium.workers.kernels.starts import Mixture, WordMixtures
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard

@@ -34,13 +34,13 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles, SpillWriter, read_rows, spill
 from collapsium.workers.arrays.state import Array
 from collapsium.workers.families.family import IntegratesProportions
-from collapsium.workers.kernels.likelihood import DirichletTopics, TokenSequences
 from collapsium.workers.kernels.posteriors import (
     SampledProportions,
     sample_proportions,
     weighted_squares,
     weighted_sums,
 )
+from collapsium.workers.kernels.prediction import DirichletTopics, TokenSequences
 
 Floats = npt.NDArray[np.float64]
 

@@ -4,10 +4,19 @@ import numpy as np
 import pytest
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.gibbs.tokens import padded
-from collapsium.workers.kernels.gibbs.records import DocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
-from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
+from collapsium.workers.families.document_entries import document_pairs
+from collapsium.workers.families.gibbs.sampler import padded
+from collapsium.workers.kernels.gibbs.topics import (
+    DocumentTopics,
+    TopicCounts,
+    TopicPrior,
+    TopicSlots,
+    WordPrior,
+    draw_tables,
+    list_documents,
+    sweep_tokens,
+    word_rising,
+)
 from tests.benchmarks.test_kernels import MANY, ROUNDS, shard_of
 
 

@@ -14,10 +14,9 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import MIN_TOKENS, max_active, starts_of
 from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS, DOCUMENT_PASSES
 from collapsium.workers.families.dirichlet import SAME_PRIOR
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.cvb.active import STEP, sweep_active
-from collapsium.workers.kernels.cvb.active_carry import carry
-from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows, select
+from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows, carry, select
 from collapsium.workers.kernels.cvb.background import RowDelta, fold_rows, spread
 from collapsium.workers.kernels.cvb.dense import (
     BoundTerms,
@@ -42,10 +41,15 @@ from collapsium.workers.kernels.cvb.records import (
 from collapsium.workers.kernels.cvb.stochastic import Batches, MovingCounts, sweep_stochastic
 from collapsium.workers.kernels.cvb.warm_start import expected_counts, initialise, initialise_active, initialise_dense
 from collapsium.workers.kernels.cvb.words import add_counts, add_log_absent, word_tables
+from collapsium.workers.kernels.jit import UNWEIGHTED
 from collapsium.workers.kernels.prediction import fold_in, pair_probability
-from collapsium.workers.kernels.records import UNWEIGHTED
-from collapsium.workers.kernels.vb.mean_field import fold_words, sweep_mean_field
-from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
+from collapsium.workers.kernels.vb.mean_field import (
+    ExpectedCounts,
+    MeanFieldTopics,
+    PassLimits,
+    fold_words,
+    sweep_mean_field,
+)
 from tests.strategies import documents_of
 
 PAIRS = int(os.environ.get("COLLAPSIUM_BENCH_PAIRS", "2000"))

@@ -123,7 +123,13 @@ def fault_of(values: AnyArray, declared: Declared, sizes: Sizes) -> str | None:
     ):
         return f"expected the shape ({', '.join(_described(dim, sizes) for dim in dims)}), found {values.shape}"
     if declared.into:
-        return _offsets_fault(values, declared.into, sizes)
+        last = int(values[-1])
+        if values[0] != 0:
+            return f"expected offsets from 0, found {values[0]}"
+        if not never_falls(values):
+            return "expected offsets that never fall"
+        expected = sizes.setdefault(declared.into, last)
+        return None if last == expected else f"expected offsets up to {expected}, found {last}"
     fault = _range_fault(values, declared, sizes)
     if fault or not declared.size:
         return fault
@@ -143,12 +149,6 @@ def _range_fault(values: AnyArray, declared: Declared, sizes: Sizes) -> str | No
         return "expected finite numbers"
     least = math.ceil(declared.low) if values.dtype.kind != "f" and math.isfinite(declared.low) else declared.low
     return f"expected numbers from {least:g} to {limit:g}, found {low if low < declared.low else high:g}"
-
-
-def is_unbound(declared: Declared, sizes: Sizes) -> bool:
-    """Return whether nothing has bound the size that bounds indices yet."""
-    name = declared.below.partition("+")[0]
-    return bool(name) and name not in sizes and name not in declared.dims
 
 
 def _renamed(dim: str, names: Mapping[str, str]) -> str:
@@ -218,17 +218,6 @@ def value_range(values: AnyArray) -> tuple[float, float] | tuple[None, float]:
     lows, highs = np.array([(chunk.min(), chunk.max()) for chunk in chunks]).T
     low, high = lows.min(), highs.max()
     return (low.item(), high.item()) if low.dtype.kind in "iub" else (float(low), float(high))
-
-
-def _offsets_fault(values: AnyArray, into: str, sizes: Sizes) -> str | None:
-    if values[0] != 0:
-        return f"expected offsets from 0, found {values[0]}"
-    last = int(values[-1])
-    if not never_falls(values):
-        return "expected offsets that never fall"
-    if sizes.setdefault(into, last) != last:
-        return f"expected offsets up to {sizes[into]}, found {last}"
-    return None
 
 
 def never_falls(values: AnyArray) -> bool:

@@ -134,7 +134,12 @@ def total(deltas: Iterable[Delta]) -> Delta:
     ids: dict[str, Array] = {}
     for delta in summands:
         for dim, part_ids in delta.ids.items():
-            ids[dim] = part_ids if dim not in ids else _union(ids[dim], part_ids)
+            before = ids.setdefault(dim, part_ids)
+            if before is not part_ids and not np.array_equal(before, part_ids):
+                both = np.concatenate([before, part_ids])
+                # A stable sort merges two sorted halves, in a tenth of the time of `numpy.union1d`.
+                both.sort(kind="stable")
+                ids[dim] = both[np.concatenate([[True], both[1:] != both[:-1]])]
     seconds: dict[str, float] = {}
     for delta in summands:
         for activity, spent in delta.seconds.items():
@@ -142,16 +147,6 @@ def total(deltas: Iterable[Delta]) -> Delta:
     names = dict.fromkeys(name for delta in summands for name in delta.parts)
     parts = {name: _sum(name, [delta for delta in summands if name in delta.parts], ids) for name in names}
     return Delta(parts, ids, seconds)
-
-
-def _union(left: Array, right: Array) -> Array:
-    """Return the ids of both, each sorted, in order."""
-    if left is right or np.array_equal(left, right):
-        return left
-    both = np.concatenate([left, right])
-    # A stable sort merges two sorted halves, in a tenth of the time of `numpy.union1d`.
-    both.sort(kind="stable")
-    return both[np.concatenate([[True], both[1:] != both[:-1]])] if both.size else both
 
 
 def _sum(name: str, summands: Sequence[Delta], ids: Arrays) -> Part:
@@ -220,22 +215,17 @@ def _fill_with_sum(values: Array, arrays: Sequence[Array], rows: Sequence[npt.ND
     for low in range(0, len(values), size):
         chunk = total = values[low : low + size]
         for number, (array, row) in enumerate(zip(arrays, rows, strict=True)):
-            into = room[array.dtype] if number else chunk
-            rows_of_array = (
-                array[low : low + size] if row is None else _rows_by_number(array, row[low : low + size], into)
-            )
+            rows_of_array = array[low : low + size]
+            if row is not None:
+                # Adding rows by number, and zeros for -1, is faster than adding to rows by number.
+                places = row[low : low + size]
+                rows_of_array = (room[array.dtype] if number else chunk)[: places.size]
+                if len(array):
+                    array.take(places, axis=0, out=rows_of_array, mode="clip")
+                    rows_of_array[places < 0] = 0
+                else:
+                    rows_of_array.fill(0)
             total = np.add(total, rows_of_array, out=chunk, casting="same_kind") if number else rows_of_array
-
-
-def _rows_by_number(array: Array, rows: npt.NDArray[np.int64], room: Array) -> Array:
-    """Return rows of an array by number, and zeros for -1; adding these is faster than adding to rows by number."""
-    chosen = room[: rows.size]
-    if not len(array):
-        chosen.fill(0)
-        return chosen
-    array.take(rows, axis=0, out=chosen, mode="clip")
-    chosen[rows < 0] = 0
-    return chosen
 
 
 def _packed(values: Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint16], Array] | None:

@@ -21,25 +21,19 @@ def largest(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.int64
     if count == 0:
         return ranked
     step = max(CELLS // columns, 1)
+    # At most the count-th largest value of each row, and hardly less, is a threshold: at least as many values as maxima
+    # exceed a number, and maxima of groups are fast to find.
+    groups = GROUPS * count
+    size = columns // groups
     for low in range(0, rows, step):
-        some = values[low : low + step]
-        threshold = _lower_bound(some, count)
+        some = maxima = values[low : low + step]
+        if size >= MIN_GROUP:
+            maxima = some[:, : size * groups].reshape(len(some), size, groups).max(axis=1)
+        place = maxima.shape[1] - count
+        threshold = np.partition(maxima, place, axis=1)[:, place]
         # `nonzero` of a matrix takes several times as long.
         row, column = np.divmod(np.flatnonzero(some >= threshold[:, np.newaxis]), columns)
         order = np.lexsort((-some[row, column], row))
         first = np.searchsorted(row, np.arange(len(some)))
         ranked[low : low + step] = column[order[first[:, np.newaxis] + np.arange(count)]]
     return ranked
-
-
-def _lower_bound(values: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
-    """Return at most the count-th largest value of each row, and hardly less."""
-    # At least as many values as maxima exceed a number. Maxima of groups are fast to find.
-    rows, columns = values.shape
-    groups = GROUPS * count
-    size = columns // groups
-    if size >= MIN_GROUP:
-        values = values[:, : size * groups].reshape(rows, size, groups).max(axis=1)
-    place = values.shape[1] - count
-    bound: npt.NDArray[np.float64] = np.partition(values, place, axis=1)[:, place]
-    return bound

@@ -13,7 +13,19 @@ import dataclasses
 import types
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +39,6 @@ from collapsium.workers.arrays.annotations import (
     SizeNames,
     Sizes,
     fault_of,
-    is_unbound,
     number_types,
     numbers,
 )
@@ -38,8 +49,16 @@ if TYPE_CHECKING:
 Array: TypeAlias = AnyArray  # An array of numbers whose type is known elsewhere, such as by a field's annotation
 
 Arrays: TypeAlias = Mapping[str, Array]
+T = TypeVar("T")
 NUMBERS: dict[type, type[np.generic]] = {bool: np.bool_, int: np.int64, float: np.float64}
 BLOCK_ONLY = "block_only"
+
+
+def present(values: T | None) -> T:
+    """Return an optional array of a state, which the state of a fit, or of a finished model, has."""
+    if values is None:
+        raise ValueError("expected an array of a fit or of a finished model, found a state of the other kind")
+    return values
 
 
 def block_only() -> Any:
@@ -183,7 +202,7 @@ class State:
             if name not in arrays:
                 if name in required:
                     raise DamagedError(f"{where}/{name}", "the array is missing")
-            elif is_unbound(array, context.sizes):
+            elif (bound := array.below.partition("+")[0]) and bound not in {*context.sizes, *array.dims}:
                 unbound.append(name)
             elif fault := fault_of(arrays[name], array, context.sizes):
                 raise DamagedError(f"{where}/{name}", fault)

@@ -1,11 +1,42 @@
-"""Expected counts of documents by topic as sparse entries, which edits of topics move."""
+"""Documents as kernels take them, and their expected counts by topic as sparse entries, which edits of topics move."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+from collapsium.workers import special_functions as special
+from collapsium.workers.kernels.jit import UNWEIGHTED, DocumentPairs
+
+if TYPE_CHECKING:
+    from collapsium.storage.corpus.shard import Shard
+
+
+Weights = npt.NDArray[np.float32]
+
+
+def document_pairs(shard: Shard) -> DocumentPairs:
+    """Return the documents of a shard as word-count pairs."""
+    return DocumentPairs(shard.offsets, shard.position, shard.counts, pair_weights(shard))
+
+
+def pair_weights(shard: Shard) -> Weights:
+    """Return the weights of a shard's tokens as kernels take them."""
+    return UNWEIGHTED if shard.weights is None else shard.weights
+
+
+def weighed(shard: Shard, word_weight: Weights | None, *, log_counts: bool) -> Shard:
+    """Return a shard whose tokens have the weights of their words."""
+    if word_weight is None:
+        return shard
+    weights = np.asarray(word_weight, dtype=np.float32)[shard.position]
+    if log_counts:
+        weights *= (special.log1p(shard.counts.astype(np.float64)) / np.maximum(shard.counts, 1)).astype(np.float32)
+    return replace(shard, weights=weights)
+
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collapsium.workers.families.document_entries import DocumentEntries
     from collapsium.workers.families.plain_tokens import WordWeights
     from collapsium.workers.kernels.jit import AnyKernel
-    from collapsium.workers.kernels.likelihood import DirichletTopics
+    from collapsium.workers.kernels.prediction import DirichletTopics
 
     Vector = npt.NDArray[np.float64]
 
@@ -102,6 +102,7 @@ def weighed_footprint(footprint: Footprint, pairs: int, weights: object) -> Foot
 FILE_START, RANDOM_START, QUICK_CLUSTERS_START = "file", "random", "quick-clusters"
 COMPUTED_STARTS: tuple[str, ...] = (QUICK_CLUSTERS_START, "clusters", "documents", "tree")
 
+LearnedT = TypeVar("LearnedT", bound=str)
 OptionsT = TypeVar("OptionsT", bound="FamilyOptions")
 GlobalStateT = TypeVar("GlobalStateT", bound="GlobalState")
 RowsT = TypeVar("RowsT", bound="Rows")
@@ -211,6 +212,13 @@ class Description(ShortRepr):
     parent: npt.NDArray[np.int64] | None = None
     signed: bool = False
     titles: tuple[str | None, ...] | None = None
+
+
+def one_alpha(learn: tuple[LearnedT, ...]) -> tuple[LearnedT, ...]:
+    """Refuse to learn both one value of alpha and a value for each topic."""
+    if {"alpha", "asymmetric-alpha"} <= set(learn):
+        raise ValueError("name either alpha or asymmetric-alpha")
+    return learn
 
 
 class FamilyOptions(BaseModel):
@@ -558,9 +566,9 @@ class Family(Predicts[GlobalStateT, RowsT, LocalT], Generic[OptionsT, GlobalStat
     ) -> tuple[LocalT, Delta]:
         """Return the new local state and the delta of one sweep; `rows` has a row for each of ``shard.words``."""
 
-    @abstractmethod
     def advance(self, rows: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, GlobalStateT]:
-        """Return the rows and the global state for another sweep of a shard before its delta is reduced."""
+        """Return what another sweep of a shard starts from before its delta is reduced: by default the same."""
+        return rows, global_state
 
     @abstractmethod
     def fold(self, block: RowsT, delta: Delta, global_state: GlobalStateT) -> tuple[RowsT, Delta]:

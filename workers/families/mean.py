@@ -24,33 +24,30 @@ Floats = npt.NDArray[np.float64]
 ABSENT = -1  # Column of a topic that a model has no match for
 
 
-def _arrays_of(states: Sequence[State]) -> dict[str, Array]:
-    """Return the arrays of several states, named by number and name."""
-    return {
-        f"{number}/{name}": array for number, state in enumerate(states) for name, array in state.to_arrays().items()
-    }
+@dataclass(frozen=True)
+class Members(State):
+    """States of several models, whose arrays are named by number and name."""
+
+    models: tuple[Any, ...]
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the arrays of all models."""
+        parts = enumerate(state.to_arrays() for state in self.models)
+        return {f"{number}/{name}": array for number, arrays in parts for name, array in arrays.items()}
 
 
 @dataclass(frozen=True)
-class MeanGlobalState(GlobalState):
+class MeanGlobalState(Members, GlobalState):
     """The global states of the models."""
 
     models: tuple[GlobalState, ...]
 
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays of all models."""
-        return _arrays_of(self.models)
-
 
 @dataclass(frozen=True)
-class MeanRows(Rows):
+class MeanRows(Members, Rows):
     """The models' rows of the same words."""
 
     models: tuple[Rows, ...]
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays of all models."""
-        return _arrays_of(self.models)
 
     def of_words(self, index: slice | npt.NDArray[np.integer], *, complete: bool) -> Self:
         """Return the models' rows of some words."""
@@ -69,14 +66,10 @@ class MeanRows(Rows):
 
 
 @dataclass(frozen=True)
-class MeanLocalState(LocalState):
+class MeanLocalState(Members, LocalState):
     """The models' local states of the same documents."""
 
     models: tuple[LocalState, ...]
-
-    def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays of all models."""
-        return _arrays_of(self.models)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tokens of samplers, weights of words in states, and predictions of plain tokens by topics of weighted ones.
+"""Tokens of samplers, weights of words and tables of labels in states, and predictions of plain tokens.
 
 Fits with and without weights are compared by the probabilities of plain tokens. A fit with weights expects n_kw / m_w
 tokens of word w in topic k, where n_kw is the sum of their weights and m_w the mean weight of a token of w in the
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers.arrays.annotations import SAVED, UNSAVED, indices, numbers
 from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, fingerprint_tokens
 
 if TYPE_CHECKING:
@@ -152,3 +153,17 @@ def normalised(probability: Vector, heldout: Shard, sums: Vector | None) -> Vect
         return probability
     result: Vector = probability / np.repeat(sums, np.diff(heldout.offsets))
     return result
+
+
+LabelBytes: TypeAlias = Annotated[npt.NDArray[np.uint8], numbers("byte", 0, 255)]  # As `LabelTable.packed` has them
+
+
+def table_faults(packed: npt.NDArray[np.uint8], context: CheckContext) -> Iterator[str]:
+    """Yield the fault of bytes that are not a table of labels; bind the size `label`, their number."""
+    try:
+        expected = len(LabelTable.unpacked(packed))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        yield f"expected a table of labels in 'label_table' ({error})"
+        return
+    if context.sizes.setdefault("label", expected) != expected:
+        yield f"expected {context.sizes['label']} labels in 'label_table', found {expected}"

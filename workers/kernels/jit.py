@@ -1,8 +1,10 @@
 """Compile kernels with numba, and cache their machine code on disk.
 
-Kernels are declared with the types of their arguments (`kernels.argument_types`) and compiled when first called, or all
-at once by `warm`. Inputs are declared read-only: a kernel that would change one does not compile, and arrays that
-arrive read-only from another worker fit. The compiler is imported when the first kernel is compiled or loaded, so that
+Kernels are compiled when first called, or all at once by `warm`. A parameter is annotated with an alias from below,
+with ``int``, ``float`` or ``numpy.uint64``, or with a `typing.NamedTuple` whose fields are so annotated. Arrays that
+belong together, such as the pairs of a shard's documents, then travel as one argument. `Filled` marks a tuple that the
+kernel writes to. Other inputs are read-only: a kernel that would change one does not compile, and arrays that arrive
+read-only from another worker fit. The compiler is imported when the first kernel is compiled or loaded, so that
 commands without kernels do not wait for it.
 
 Machine code is compiled for one target (`kernels.target`), not for the processor of this machine. Its folder is named
@@ -27,14 +29,131 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
-from collapsium.workers.kernels.argument_types import ArgumentType, RecordType, argument_types
+import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     import numba
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentType:
+    """The type of a number, or of a contiguous array."""
+
+    dtype: str  # Name of the number's type
+    ndim: int = 0  # Dimensions of the array; 0 for a number
+    written: bool = False  # Whether the kernel writes to the array; other arrays are read-only
+
+    def convert(self, value: Any) -> Any:
+        """Return a value in the form that the compiler takes within a tuple, where it converts nothing."""
+        if not self.ndim:
+            return CONVERTERS[self.dtype](value)
+        if self.written or not value.flags.writeable:
+            return value
+        view = value.view()
+        view.flags.writeable = False
+        return view
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """The type of a named tuple of arguments."""
+
+    record: type[tuple[object, ...]]  # The `typing.NamedTuple`
+    fields: tuple[ArgumentType | RecordType, ...]  # Types of its fields
+
+    def convert(self, value: Any) -> Any:
+        """Return the tuple with its fields in the form that the compiler takes."""
+        return self.record(*[field.convert(item) for field, item in zip(self.fields, value, strict=True)])
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Marks a named tuple of arrays that a kernel fills, all but some."""
+
+    read: tuple[str, ...] = ()  # Names of the arrays that are read
+
+
+Array: TypeAlias = npt.NDArray[Any]  # An array in a helper, whose type the compiler infers
+Number: TypeAlias = Any  # A number in a helper, whose type the compiler infers
+
+CONVERTERS: dict[str, Callable[[Number], Number]] = {"int64": int, "float64": float, "uint64": np.uint64}
+NUMBERS = {
+    int: ArgumentType("int64"),
+    float: ArgumentType("float64"),
+    np.uint64: ArgumentType("uint64"),
+}
+
+Float32Vector: TypeAlias = Annotated[Array, ArgumentType("float32", 1)]
+Float32Matrix: TypeAlias = Annotated[Array, ArgumentType("float32", 2)]
+Float64Vector: TypeAlias = Annotated[Array, ArgumentType("float64", 1)]
+Float64Matrix: TypeAlias = Annotated[Array, ArgumentType("float64", 2)]
+Float64Cube: TypeAlias = Annotated[Array, ArgumentType("float64", 3)]
+Int32Vector: TypeAlias = Annotated[Array, ArgumentType("int32", 1)]
+Int32Matrix: TypeAlias = Annotated[Array, ArgumentType("int32", 2)]
+Int64Vector: TypeAlias = Annotated[Array, ArgumentType("int64", 1)]
+Int64Matrix: TypeAlias = Annotated[Array, ArgumentType("int64", 2)]
+UInt8Vector: TypeAlias = Annotated[Array, ArgumentType("uint8", 1)]
+UInt16Vector: TypeAlias = Annotated[Array, ArgumentType("uint16", 1)]
+UInt64Vector: TypeAlias = Annotated[Array, ArgumentType("uint64", 1)]
+
+OutFloat32Vector: TypeAlias = Annotated[Array, ArgumentType("float32", 1, written=True)]
+OutFloat32Matrix: TypeAlias = Annotated[Array, ArgumentType("float32", 2, written=True)]
+OutFloat64Vector: TypeAlias = Annotated[Array, ArgumentType("float64", 1, written=True)]
+OutFloat64Matrix: TypeAlias = Annotated[Array, ArgumentType("float64", 2, written=True)]
+OutFloat64Cube: TypeAlias = Annotated[Array, ArgumentType("float64", 3, written=True)]
+OutInt32Vector: TypeAlias = Annotated[Array, ArgumentType("int32", 1, written=True)]
+OutInt32Matrix: TypeAlias = Annotated[Array, ArgumentType("int32", 2, written=True)]
+OutInt64Vector: TypeAlias = Annotated[Array, ArgumentType("int64", 1, written=True)]
+OutInt64Matrix: TypeAlias = Annotated[Array, ArgumentType("int64", 2, written=True)]
+OutUInt8Vector: TypeAlias = Annotated[Array, ArgumentType("uint8", 1, written=True)]
+OutUInt64Vector: TypeAlias = Annotated[Array, ArgumentType("uint64", 1, written=True)]
+OutUInt16Vector: TypeAlias = Annotated[Array, ArgumentType("uint16", 1, written=True)]
+
+
+def argument_types(function: Callable[..., object]) -> tuple[ArgumentType | RecordType, ...]:
+    """Return the types of a kernel's arguments, from their annotations."""
+    hints = get_type_hints(function, include_extras=True)
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    return tuple(_argument_type(hints[name], f"{function.__qualname__}({name})") for name in names)
+
+
+def _argument_type(hint: object, place: str) -> ArgumentType | RecordType:
+    if hint in NUMBERS:
+        return NUMBERS[hint]
+    for extra in get_args(hint):
+        if isinstance(extra, ArgumentType):
+            return extra
+        if isinstance(extra, Filled):
+            record = get_args(hint)[0]
+            return RecordType(record, tuple(_field_types(record, extra)))
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
+        return RecordType(hint, tuple(_field_types(hint)))
+    raise TypeError(f"{place}: expected an array type of `kernels.jit`, a number or a NamedTuple, found {hint}")
+
+
+def _field_types(record: type, filled: Filled | None = None) -> Iterator[ArgumentType | RecordType]:
+    for name, hint in get_type_hints(record, include_extras=True).items():
+        kind = _argument_type(hint, f"{record.__qualname__}.{name}")
+        if filled and isinstance(kind, ArgumentType) and kind.ndim and name not in filled.read:
+            kind = replace(kind, written=True)
+        yield kind
 
 
 P = ParamSpec("P")
@@ -284,3 +403,25 @@ def cache_folder() -> Path | None:
         except OSError:
             continue
     return None
+
+
+UNWEIGHTED = np.zeros(0, dtype=np.float32)  # Weights of pairs whose tokens all weigh one
+
+LANES = 8  # Numbers of a vector: a register of AVX2
+ONE_BITS = 0x3F800000  # The bits of 1.0 in float32, read as an integer
+
+
+class DocumentPairs(NamedTuple):
+    """Documents as pairs of a word and its count."""
+
+    offsets: Int64Vector  # Index of each document's first pair; the last is the number of pairs; (documents + 1,)
+    position: Int32Vector  # Row of each pair's word, in arrays with one row per word; (pairs,)
+    counts: Int32Vector  # Tokens of each pair; (pairs,)
+    # Weight of each token of a pair; empty where all weigh one. Expected counts are sums of weights.; (pairs,)
+    weights: Float32Vector = UNWEIGHTED
+
+
+@helper
+def token_weight(weights: Array, pair: int) -> Number:
+    """Return the weight of each token of a pair."""
+    return float(weights[pair]) if weights.size else 1.0

@@ -18,7 +18,7 @@ from numba.core.typing import Signature, signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from collapsium.workers.kernels.records import LANES, ONE_BITS
+from collapsium.workers.kernels.jit import LANES, ONE_BITS
 
 # Writes the instructions of an intrinsic
 Generator: TypeAlias = Callable[[BaseContext, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]

@@ -16,9 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Number
-from collapsium.workers.kernels.jit import INTERPRETED
-from collapsium.workers.kernels.records import LANES, ONE_BITS
+from collapsium.workers.kernels.jit import INTERPRETED, LANES, ONE_BITS, Array, Number
 
 R = TypeVar("R")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
     Array,
     Int32Matrix,
     Int32Vector,
@@ -20,8 +20,9 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Vector,
     OutUInt8Vector,
     UInt8Vector,
+    helper,
+    kernel,
 )
-from collapsium.workers.kernels.jit import helper, kernel
 
 HIGH_BITS = np.int64(2**63 - 1)
 

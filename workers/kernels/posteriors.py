@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Float64Matrix, OutFloat64Matrix, UInt64Vector
-from collapsium.workers.kernels.jit import kernel
-from collapsium.workers.kernels.likelihood import TokenSequences, draw, token_weights
+from collapsium.workers.kernels.jit import Float64Matrix, OutFloat64Matrix, UInt64Vector, kernel
+from collapsium.workers.kernels.prediction import TokenSequences, draw, token_weights
 from collapsium.workers.kernels.random import uniform
 
 

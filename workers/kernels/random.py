@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Number
-from collapsium.workers.kernels.jit import helper
+from collapsium.workers.kernels.jit import Array, Number, helper
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

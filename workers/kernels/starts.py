@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
+    DocumentPairs,
     Float32Matrix,
     Float32Vector,
     Float64Matrix,
@@ -21,9 +22,9 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Matrix,
     OutFloat64Vector,
     OutInt64Vector,
+    helper,
+    kernel,
 )
-from collapsium.workers.kernels.jit import helper, kernel
-from collapsium.workers.kernels.records import DocumentPairs
 
 MAX_COUNT = 3  # Count of a word in a document above which further tokens say nothing about its contexts
 MIN_NORM = 1e-9  # Share of a vector's length below which what remains of it is rounding

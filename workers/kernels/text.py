@@ -6,15 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
     Int32Vector,
     Int64Vector,
     Number,
     OutInt32Vector,
     OutInt64Vector,
     UInt8Vector,
+    helper,
+    kernel,
 )
-from collapsium.workers.kernels.jit import helper, kernel
 
 
 @kernel

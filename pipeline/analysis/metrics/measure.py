@@ -63,10 +63,10 @@ from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import IntegratesProportions
-from collapsium.workers.kernels import likelihood
+from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics, TokenSequences
+from collapsium.workers.kernels.prediction import DirichletTopics, TokenSequences
 
 SAMPLE = 2000  # Maximum number of documents for residuals; a document has one for each word of the vocabulary
 DOCUMENTS_AT_A_TIME, WORDS_AT_A_TIME = 256, 8192  # Cells in memory
@@ -155,8 +155,8 @@ EFFORT = {  # What definitions of the metrics name
     "numbers_per_document": NUMBERS_PER_DOCUMENT,
 }
 KERNELS: Mapping[str, AnyKernel] = {
-    "left-to-right": likelihood.left_to_right,
-    "annealed-importance": likelihood.annealed_importance,
+    "left-to-right": prediction.left_to_right,
+    "annealed-importance": prediction.annealed_importance,
 }
 
 
@@ -230,9 +230,9 @@ def log_likelihood(shard: Shard, topics: DirichletTopics, name: str, seed: int, 
     sequences = TokenSequences(ends, tokens.astype(np.int32), numbers * NUMBERS_PER_DOCUMENT)
     logs = np.empty(shard.documents)
     if name == "left-to-right":
-        likelihood.left_to_right(sequences, topics, PARTICLES, stream.key(), logs)
+        prediction.left_to_right(sequences, topics, PARTICLES, stream.key(), logs)
     else:
-        likelihood.annealed_importance(sequences, topics, STEPS, RUNS, stream.key(), logs)
+        prediction.annealed_importance(sequences, topics, STEPS, RUNS, stream.key(), logs)
     return logs
 
 

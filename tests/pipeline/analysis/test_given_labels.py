@@ -26,7 +26,7 @@ from collapsium.storage.io.folder import Folder, created
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.family import Stochastic
-from collapsium.workers.kernels.vb.records import DocumentLabels
+from collapsium.workers.kernels.vb.mean_field import DocumentLabels
 from tests.chaos.hostile_corpora import rewrite_manifest
 from tests.conftest import write_corpus
 from tests.naive import gamma_proportions as naive

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from collapsium.workers.kernels import jit
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
     ArgumentType,
     Filled,
     Float64Vector,

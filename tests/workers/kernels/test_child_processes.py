@@ -12,7 +12,7 @@ from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.monitoring.console import show_compilation
 from collapsium.workers.kernels import child_processes as compiling
 from collapsium.workers.kernels import jit as compiler
-from collapsium.workers.kernels.networks import responsibilities
+from collapsium.workers.kernels.networks import updates
 from collapsium.workers.kernels.trees import gaussian as components
 from tests.conftest import INTERPRETED, write_corpus
 
@@ -27,7 +27,7 @@ def fresh(tmp_path, monkeypatch):
     folder = functools.cache(compiler.cache_folder.__wrapped__)
     monkeypatch.setattr(compiler, "cache_folder", folder)
     monkeypatch.setattr(compiling, "cache_folder", folder)
-    return [compiler.Kernel(kernel.python) for kernel in (components.nearest, responsibilities.count_responsibilities)]
+    return [compiler.Kernel(kernel.python) for kernel in (components.nearest, updates.count_responsibilities)]
 
 
 @pytest.fixture

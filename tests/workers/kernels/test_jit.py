@@ -10,23 +10,15 @@ import pytest
 from llvmlite import binding
 
 from collapsium.workers.kernels import jit as module
-from collapsium.workers.kernels import moments, special
-from collapsium.workers.kernels.cvb import (
-    active,
-    active_carry,
-    active_selection,
-    active_sums,
-    background,
-    stochastic,
-    words,
-)
+from collapsium.workers.kernels import special
+from collapsium.workers.kernels.cvb import active, active_selection, background, stochastic, words
 from collapsium.workers.kernels.cvb import dense as assign
 from collapsium.workers.kernels.networks import stirling
 from collapsium.workers.kernels.target import V3, target
 from tests.conftest import rest_long
 
-SELECTED = active_selection, active_carry
-MODULES = (active, assign, background, *SELECTED, active_sums, moments, special, stirling, stochastic, words)
+SELECTED = active_selection, active_selection
+MODULES = (active, assign, background, *SELECTED, words, special, special, stirling, stochastic, words)
 
 
 def helpers():
@@ -51,8 +43,8 @@ def test_helpers__are_always_inlined():
             active.sweep_active,
             background.fold_rows,
             active_selection.select,
-            active_carry.carry,
-            active_sums.active_tables,
+            active_selection.carry,
+            words.active_tables,
             stirling.fill_ratios,
             words.topic_totals,
         ],

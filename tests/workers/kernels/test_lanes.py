@@ -5,15 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
+    LANES,
     Float32Vector,
     Int32Vector,
     OutFloat32Matrix,
     OutInt32Matrix,
     OutUInt16Vector,
     UInt16Vector,
+    kernel,
 )
-from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.lane_code import operations
 from collapsium.workers.kernels.lanes import (
     LaneOperation,
@@ -33,7 +34,6 @@ from collapsium.workers.kernels.lanes import (
     to_power,
     truncate,
 )
-from collapsium.workers.kernels.records import LANES
 
 pytestmark = pytest.mark.kernels
 EXPONENT = np.float32(0.875)

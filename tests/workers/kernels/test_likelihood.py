@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.kernels import likelihood as kernels
-from collapsium.workers.kernels.likelihood import DirichletTopics, TokenSequences
+from collapsium.workers.kernels import prediction as kernels
+from collapsium.workers.kernels.prediction import DirichletTopics, TokenSequences
 from tests.naive import likelihood as naive
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]

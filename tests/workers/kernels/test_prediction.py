@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.families.dirichlet import SAME_PRIOR
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
+from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.prediction import MOVED_TOKENS, fold_in, pair_probability
-from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import predict as naive
 from tests.strategies import pair_totals, shards, weighed
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.kernels import starts
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.starts import (
     CLUSTERS,
     QUICK_CLUSTERS,

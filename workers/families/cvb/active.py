@@ -7,6 +7,9 @@ responsibilities of the pairs. Rows have the counts of active topics and the wor
 Four measures make topics separate in few sweeps. All pairs of a document start alike. With few topics, only some
 documents have topics at the start, and the first sweep squares responsibilities. The next sweeps temper them
 (annealing). Rows run ahead of the counts by a share of their last change (momentum).
+
+In a warm start from another run, q_dwk ~ theta_dk phi_kw, where ``document_topic`` is theta of the shard's documents
+and ``word_topic`` phi of its words. The other run may have fewer topics; further topics begin empty.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.cvb import prevalence
+from collapsium.workers.families.cvb import dense, prevalence
 from collapsium.workers.families.cvb.active_topics import (
+    MIN_TOKENS,
     OLD_PSEUDO,
     DocumentChunk,
     Floats,
@@ -35,6 +39,7 @@ from collapsium.workers.families.cvb.active_topics import (
     begins_complete,
     carry,
     document_chunks,
+    max_active,
     select,
     starts_of,
 )
@@ -45,16 +50,19 @@ from collapsium.workers.families.cvb.states import (
     ActiveLocal,
     AnyActiveLocal,
     CollapsedRows,
+    DenseLocal,
     SpilledLocal,
 )
-from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.cvb import active, active_carry, active_selection, background
-from collapsium.workers.kernels.cvb import active_sums as sums
+from collapsium.workers.families.dirichlet import proportions_and_topics
+from collapsium.workers.families.document_entries import document_pairs
+from collapsium.workers.kernels.cvb import active, active_selection, background
 from collapsium.workers.kernels.cvb import warm_start as warming
+from collapsium.workers.kernels.cvb import words as sums
 from collapsium.workers.kernels.cvb.records import (
     NO_PSEUDO_COUNTS,
     ActiveState,
     ActiveTopics,
+    DocumentModel,
     NewActiveState,
     RowChanges,
     TopicCounts,
@@ -65,6 +73,7 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
     from collapsium.workers.kernels.jit import AnyKernel
 
+
 Vector = npt.NDArray[np.float64]
 
 KERNELS = (
@@ -72,7 +81,7 @@ KERNELS = (
     background.begin_rows,
     background.spread,
     active_selection.select,
-    active_carry.carry,
+    active_selection.carry,
     active.count_documents,
     sums.active_probability,
 )
@@ -105,8 +114,18 @@ def start(
     shard: Shard, topics: int, stream: Stream, moments: bool, max_topics: int, every: int
 ) -> tuple[ActiveLocal, Delta]:
     """Return a shard's first local state: a few random active topics per document, or all, nearly uniform."""
-    generator = stream.generator()
-    topic, sizes = _first_lists(shard, topics, max_topics, every, generator)
+    generator, occupied = stream.generator(), np.diff(shard.offsets) > 0
+    if begins_complete(np.diff(shard.offsets), topics, max_topics):
+        occupied &= np.arange(occupied.size) % every == 0
+        sizes = np.where(occupied, topics, 0)
+        topic = np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum()))
+    else:
+        count = min(INITIAL_TOPICS, max_topics or INITIAL_TOPICS)
+        drawn = generator.integers(topics, size=(shard.documents, count), dtype=np.uint16)
+        drawn.sort(axis=1)
+        distinct = np.concatenate([np.ones((shard.documents, 1), dtype=bool), np.diff(drawn, axis=1) > 0], axis=1)
+        distinct &= occupied[:, np.newaxis]
+        topic, sizes = drawn[distinct], distinct.sum(axis=1)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     active_topics, state = ActiveTopics(offsets, topic), blank_state(shard, offsets)
     rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
@@ -162,23 +181,6 @@ def initial_state(
         *active_topics, state.counts, state.background, state.responsibilities, age, start_counts=pseudo
     )
     return local, Delta(parts, {"word": shard.words})
-
-
-def _first_lists(
-    shard: Shard, topics: int, max_topics: int, every: int, generator: np.random.Generator
-) -> tuple[Steps, Ints]:
-    """Draw the documents' first active topics; return these and their number for each document, 0 for an empty one."""
-    occupied = np.diff(shard.offsets) > 0
-    if begins_complete(np.diff(shard.offsets), topics, max_topics):
-        occupied &= np.arange(occupied.size) % every == 0
-        sizes = np.where(occupied, topics, 0)
-        return np.tile(np.arange(topics, dtype=np.uint16), int(occupied.sum())), sizes
-    count = min(INITIAL_TOPICS, max_topics or INITIAL_TOPICS)
-    drawn = generator.integers(topics, size=(shard.documents, count), dtype=np.uint16)
-    drawn.sort(axis=1)
-    distinct = np.concatenate([np.ones((shard.documents, 1), dtype=bool), np.diff(drawn, axis=1) > 0], axis=1)
-    distinct &= occupied[:, np.newaxis]
-    return drawn[distinct], distinct.sum(axis=1)
 
 
 def _moments(arrays: Vector) -> dict[str, Part]:
@@ -334,3 +336,67 @@ def probability(
         document_pairs(heldout), local.active, *counts, parameters.priors, topics, rest, probability
     )
     return probability
+
+
+# Least share of an active topic in a document that begins with even topics, so that shares have a positive sum
+MIN_START_SHARE = np.float32(1e-6)
+MIN_PSEUDO_COUNT = 1.0  # Smaller pseudo-counts of a start are left out, in tokens: they say less than a token would
+
+
+def start_from(shard: Shard, parameters: Parameters, warm: Arrays) -> tuple[ActiveLocal | DenseLocal, Delta]:
+    """Return a shard's first local state from another run's proportions and topics."""
+    even = parameters.active is not None and "word_topic" not in warm
+    # Where all tokens of a document begin alike, no weights of its words are needed.
+    theta, phi = proportions_and_topics(warm, 0 if even else shard.words.size, np.float32)
+    pairs, topics, model = document_pairs(shard), parameters.topics.size, DocumentModel(theta, phi)
+    if parameters.active is None:
+        pair_topic = np.empty((shard.pairs, topics), dtype=np.float32)
+        warming.initialise_dense(pairs, model, pair_topic)
+        return dense.initial_state(shard, pair_topic, moments=parameters.moments)
+    expected = shard.weighted_lengths[:, np.newaxis] * theta.astype(np.float64)
+    if not even:
+        warming.expected_counts(pairs, model, expected)
+    known, strength = theta.shape[1], warm.get("document_strength")
+    pseudo = None if strength is None else strength[:, np.newaxis] * theta
+    if pseudo is not None:
+        pseudo[pseudo < MIN_PSEUDO_COUNT] = 0.0
+        expected += pseudo
+    limits = max_active(shard.offsets, topics, parameters.active.max_topics)
+    topic, sizes = first_lists(expected, parameters.topics, limits, shard.lengths > 0)
+    lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    active_topics, state = ActiveTopics(lists, topic), blank_state(shard, lists)
+    rows = RowChanges(buffers.zeros((shard.words.size, topics), np.float32), np.zeros(shard.words.size))
+    owner = np.repeat(np.arange(shard.documents), sizes)
+    if even:
+        # All tokens of a document begin alike, which takes no pass over all topics of each pair.
+        shares = np.where(topic < known, theta[owner, np.minimum(topic, known - 1)], np.float32(0.0))
+        warming.initialise(pairs, active_topics, np.maximum(shares, MIN_START_SHARE), state, rows)
+    else:
+        warming.initialise_active(pairs, model, active_topics, state, rows)
+    stays = NO_PSEUDO_COUNTS
+    if pseudo is not None and pseudo.any():
+        stays = np.where(topic < known, pseudo[owner, np.minimum(topic, known - 1)], np.float32(0.0))
+    begun = ActiveState(*state)._replace(pseudo=stays)
+    return initial_state(shard, active_topics, begun, rows, moments=parameters.moments, age=ANNEALING_SWEEPS)
+
+
+def first_lists(expected: Vector, prior: Vector, limits: Ints, occupied: npt.NDArray[np.bool_]) -> tuple[Steps, Ints]:
+    """Select documents' active topics by expected counts, as `kernels.cvb.active_selection.select` does.
+
+    Returns topic: Topics, ascending in a document; sizes: Number of active topics of each document
+    """
+    documents, known = expected.shape
+    passing = (expected > np.maximum(prior[:known], MIN_TOKENS)) & occupied[:, np.newaxis]
+    none = np.flatnonzero(occupied & ~passing.any(axis=1))
+    passing[none, expected[none].argmax(axis=1)] = True
+    owner, topic = np.nonzero(passing)
+    # The most expected first, the first topics among equals; few of all topics pass.
+    order = np.lexsort((topic, -expected[owner, topic], owner))
+    owner, topic, passed = owner[order], topic[order], passing.sum(axis=1)
+    rank = np.arange(owner.size) - np.repeat(np.cumsum(passed) - passed, passed)
+    number, chosen = np.minimum(passed, limits), rank < limits[owner]
+    is_active = np.zeros((documents, prior.size), dtype=bool)
+    is_active[owner[chosen], topic[chosen]] = True
+    # A sweep over more than half of the topics is faster over all, whose cells lie side by side.
+    is_active[(limits == prior.size) & (2 * number > prior.size)] = True
+    return np.nonzero(is_active)[1].astype(np.uint16), is_active.sum(axis=1)

@@ -12,14 +12,13 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.spill import SpillFiles, read_rows
 from collapsium.workers.arrays.state import Array, Arrays
-from collapsium.workers.families.cvb.global_state import SmallActiveSets
+from collapsium.workers.families.cvb.global_state import SCORED_GROUPS, SMALL_SETS, SmallActiveSets
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
-from collapsium.workers.families.cvb.sums import SCORED_GROUPS, SMALL_SETS
-from collapsium.workers.families.document_pairs import pair_weights
-from collapsium.workers.kernels.cvb import active_carry, active_selection
+from collapsium.workers.families.document_entries import pair_weights
+from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.active import count_documents
 from collapsium.workers.kernels.cvb.records import NO_PSEUDO_COUNTS, ActiveState, ActiveTopics, NewActiveState
-from collapsium.workers.kernels.records import LANES, DocumentPairs
+from collapsium.workers.kernels.jit import LANES, DocumentPairs
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -131,7 +130,7 @@ def carry(chunk: DocumentChunk, working: SweptRows, selected: Selected) -> Docum
     pseudo = np.empty(topic.size if chunk.state.pseudo.size else 0, dtype=np.float32)
     counts, rest = np.empty(topic.size), np.empty_like(chunk.state.background)
     state = ActiveState(starts, buffers.empty(int(starts[-1]), np.uint16), counts, rest, pseudo)
-    active_carry.carry(chunk.pairs, chunk.active, chunk.state, active, working.running, state)
+    active_selection.carry(chunk.pairs, chunk.active, chunk.state, active, working.running, state)
     return replace(chunk, active=active, state=ActiveState(*state))
 
 

@@ -17,29 +17,28 @@ import numpy.typing as npt
 
 from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.delta import Delta, Part, fresh
+from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families.cvb import (
-    active,
-    active_set_trial,
-    dense,
-    schedule,
-    split_merge,
-    temperature,
-    updates,
-    warm_start,
-)
+from collapsium.workers.arrays.state import Arrays, present
+from collapsium.workers.families.cvb import active, dense, schedule, split_merge, updates
 from collapsium.workers.families.cvb.active import INITIAL_TOPICS
 from collapsium.workers.families.cvb.active_topics import CHUNK_RESPONSIBILITIES, begins_complete, max_active_for
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, HeldTokens, MovesState, RoundSums, Vector
+from collapsium.workers.families.cvb.global_state import (
+    CollapsedGlobalState,
+    HeldTokens,
+    MovesState,
+    RoundSums,
+    RowChanges,
+    SweepSums,
+    Vector,
+    WordSums,
+)
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import (
     DesignPriors,
     Parameters,
     counted_in,
     counts_of,
-    finished_counts,
     fold_active,
     fold_steps,
     plain_rows,
@@ -56,19 +55,18 @@ from collapsium.workers.families.cvb.states import (
     in_tokens,
     local_of,
 )
-from collapsium.workers.families.cvb.sums import RowChanges, WordSums
 from collapsium.workers.families.dirichlet import FOLD_IN_KERNELS, dirichlet_topics, fold_in_counts
-from collapsium.workers.families.document_pairs import document_pairs, weighed
+from collapsium.workers.families.document_entries import document_pairs, weighed
 from collapsium.workers.families.family import Footprint, IntegratesProportions, Resumable, Summary, weighed_footprint
 from collapsium.workers.families.plain_tokens import normalised, plain_sums
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.cvb import active as active_kernels
-from collapsium.workers.kernels.cvb import active_sums, words
 from collapsium.workers.kernels.cvb import dense as dense_kernels
 from collapsium.workers.kernels.cvb import stochastic as stochastic_kernels
+from collapsium.workers.kernels.cvb import topic_moves, words
 from collapsium.workers.kernels.cvb.records import WordMoments
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.prediction import DirichletTopics
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.labels import DocumentRows
@@ -110,20 +108,27 @@ class CollapsedFamily(
     def update_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
         """Return the Dirichlet parameters of the updates, for the words of the rows."""
 
-    @abstractmethod
     def predictive_parameters(self, rows: CollapsedRows, global_state: GlobalStateT) -> Parameters:
         """Return the Dirichlet parameters of prediction, for the words of the rows."""
+        return self.update_parameters(rows, global_state)
+
+    def objective(self, global_state: GlobalStateT, delta: Delta) -> dict[str, float]:
+        """Return the second-order bound, in nats; the zeroth order has none.
+
+        sum_d log G(A)/G(A+n_d) + sum_dk F[log G(a_k+n_dk)/G(a_k)] + sum_k F[log G(B)/G(B+n_k)]
+        + sum_kw F[log G(b_w+n_kw)/G(b_w)] - sum c q log q.
+        """
+        sums, of_words = delta.read(SweepSums), delta.read(WordSums)
+        if sums is None or sums.bound_documents is None:
+            return {}
+        moments, log_absent = updates.moved_moments(global_state, delta), updates.moved_log_absent(global_state, delta)
+        _, log_rising = topic_totals(moments, log_absent, global_state.beta)
+        bound = sums.bound_documents + (0.0 if of_words is None else of_words.bound_words) - float(log_rising.sum())
+        return {"objective": bound}
 
     def weighed(self, shard: Shard, rows: CollapsedRows) -> Shard:
         """Return a shard with the weights of its words, if they have any."""
         return weighed(shard, rows.word_weight, log_counts=self.options.log_counts)
-
-    def _weighed_part(self, part: Shard, shard: Shard, rows: CollapsedRows) -> Shard:
-        """Return some of a shard's documents with the weights of their words; the rows are the shard's."""
-        if rows.word_weight is None:
-            return part
-        place = np.searchsorted(shard.words, part.words)
-        return weighed(part, rows.word_weight[place], log_counts=self.options.log_counts)
 
     def design_priors(
         self, design: DocumentRows | None, global_state: GlobalStateT, parameters: Parameters
@@ -158,8 +163,8 @@ class CollapsedFamily(
             elif global_state.held is not None:
                 kernels += split_merge.HOLDING_KERNELS
             kernels += [*active.KERNELS, active_kernels.sweep_active, *row_kernels]
-            kernels += [active_sums.active_tables] if self.options.needs_tables else []
-            return [*kernels, *([active_sums.active_moments] if global_state.moments else [])]
+            kernels += [words.active_tables] if self.options.needs_tables else []
+            return [*kernels, *([words.active_moments] if global_state.moments else [])]
         sweep: AnyKernel = dense_kernels.sweep_second if self.options.order == 2 else dense_kernels.sweep_zeroth
         kernels += [sweep, words.add_counts, prediction.pair_probability]
         return [*kernels, *([words.add_log_absent] if global_state.moments else [])]
@@ -191,21 +196,17 @@ class CollapsedFamily(
         self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None = None
     ) -> tuple[Local, Delta]:
         """Return a shard's first local state, drawn at random or from another run, and its counts."""
-        local, delta = self._start(shard, rows, global_state, stream, warm)
-        return local.with_design(shard.design), counted_in(global_state.count_bits, delta)
-
-    def _start(
-        self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream, warm: Arrays | None
-    ) -> tuple[DenseLocal | ActiveLocal, Delta]:
-        shard = self.weighed(shard, rows)
+        topics, moments, shard = self.options.topics, global_state.moments, self.weighed(shard, rows)
         shard = split_merge.counted_part(shard, split_merge.held_copies(shard, global_state.held))
+        local: DenseLocal | ActiveLocal
         if warm is not None:
-            return warm_start.start(shard, self.update_parameters(rows, global_state), warm)
-        topics, moments = self.options.topics, global_state.moments
-        if global_state.active:
+            local, delta = active.start_from(shard, self.update_parameters(rows, global_state), warm)
+        elif global_state.active:
             max_topics, every = self.options.most_active or 0, global_state.start_every
-            return active.start(shard, topics, stream, moments, max_topics, every)
-        return dense.start(shard, topics, stream, moments=moments)
+            local, delta = active.start(shard, topics, stream, moments, max_topics, every)
+        else:
+            local, delta = dense.start(shard, topics, stream, moments=moments)
+        return local.with_design(shard.design), counted_in(global_state.count_bits, delta)
 
     def continue_from(
         self, shard: Shard, saved: Arrays, rows: CollapsedRows, global_state: GlobalStateT
@@ -220,19 +221,15 @@ class CollapsedFamily(
         return local.with_design(shard.design), counted_in(global_state.count_bits, delta)
 
     def sweep(
-        self, shard: Shard, local: Local, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream
-    ) -> tuple[Local, Delta]:
-        """Return the result of a sweep over a shard by the zeroth- or second-order update."""
-        return self._sweep(shard, local, rows, global_state)
-
-    def _sweep(
         self,
         shard: Shard,
         local: Local,
         rows: CollapsedRows,
         global_state: GlobalStateT,
+        stream: Stream,
         joining: Shard | None = None,
     ) -> tuple[Local, Delta]:
+        """Return the result of a sweep over a shard by the zeroth- or second-order update; see `Growing.join`."""
         began, parameters = time.perf_counter(), self.update_parameters(rows, global_state)
         parameters = replace(parameters, design_priors=self.design_priors(local.design, global_state, parameters))
         shard, tables, bound = self.weighed(shard, rows), None, np.zeros(2)
@@ -247,14 +244,26 @@ class CollapsedFamily(
             copies = split_merge.held_copies(shard, held)
             sums = split_merge.statistics(copies, global_state, state)
             if joining is not None:
-                joining = self._weighed_part(joining, shard, rows)
+                if rows.word_weight is not None:
+                    # The rows are the shard's.
+                    weights = rows.word_weight[np.searchsorted(shard.words, joining.words)]
+                    joining = weighed(joining, weights, log_counts=self.options.log_counts)
                 joining = split_merge.counted_part(joining, split_merge.held_copies(joining, held))
             shard = split_merge.counted_part(shard, copies)
             new, delta = active.sweep(shard, local, rows, parameters, moving, sums, joining)
             parts = dict(delta.parts)
             if copies is not None:
                 parts["held_out"] = fresh(float(copies.sum()))
-        parts.update(_document_sums(shard, parameters, tables, bound, new.pseudo_counts()))
+        # Where a start stays in the prior, its pseudo-counts have tables, as tokens have.
+        pseudo, eta, lengths = new.pseudo_counts(), np.zeros(2), shard.weighted_lengths
+        words.log_eta(lengths if pseudo is None else lengths + pseudo, parameters.totals, eta)
+        parts.update(documents=fresh(float(shard.documents)), tokens=fresh(float(shard.tokens)))
+        if parameters.tables or parameters.order == 2:
+            parts["log_eta"] = fresh(eta[0])
+            if tables is not None:
+                parts["tables"] = fresh(tables, "topic")
+        if parameters.order == 2:
+            parts["bound_documents"] = fresh(eta[1] + bound.sum())
         return new, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
 
     def advance(
@@ -277,7 +286,10 @@ class CollapsedFamily(
     def fold(
         self, block: CollapsedRows, delta: Delta, global_state: GlobalStateT, bands: slice | None = None
     ) -> tuple[CollapsedRows, Delta]:
-        """Return a block of the vocabulary after the changes of its rows, and sums over some bands of it or all."""
+        """Return a block of the vocabulary after the changes of its rows, and sums over some bands of it or all.
+
+        Where moments are summed, these are `WordSums` and, where active, totals of the moments.
+        """
         parameters = self.update_parameters(block, global_state)
         ids: Mapping[str, AnyArray] = {}
         if parameters.active is not None:
@@ -290,12 +302,26 @@ class CollapsedFamily(
             # Sums over the complete block go with its first band.
             is_first = bands is None or bands.start == 0 < bands.stop
             if is_first and state is not None and state.ask == RoundSums.PROPOSALS:
-                parts.update(split_merge.products(counts_of(after, parameters, folded=True)))
+                # Sums over the words by which topics are compared.
+                products = np.zeros((self.options.topics, self.options.topics))
+                topic_moves.gram(counts_of(after, parameters, folded=True), split_merge.MIN_CELL_TOKENS, products)
+                parts["topic_products"] = fresh(products)
         else:
             after, parts = dense.fold(block, delta)
         if parameters.moments:
-            after, sums = _word_sums(after, parameters)
-            parts.update(sums)
+            mean, spread = np.asarray(after.word_topic, dtype=np.float64), np.zeros(())
+            if parameters.active is not None:
+                mean = counts_of(after, parameters, folded=True).astype(np.float64)
+                spread = mean - after.active_counts
+            variance = present(after.word_topic_variance) + spread
+            log_absent = present(after.word_topic_log_absent) - spread
+            tables, bound = np.empty(parameters.words.size), np.zeros(1)
+            words.word_tables(WordMoments(mean, variance, log_absent), parameters.words, tables, bound)
+            parts.update(tables_of_words=fresh(tables.sum()), bound_words=fresh(bound[0]))
+            if parameters.active is not None:
+                parts["topic_variance_total"] = fresh(variance.sum(axis=0), "topic")
+                parts["topic_log_absent_total"] = fresh(log_absent.sum(axis=0), "topic")
+            after = replace(after, word_tables=tables)
         if after.word_mean is not None:
             parts.update(plain_sums(counts_of(after, parameters, folded=True), after.word_mean))
         return after, Delta(parts, ids)
@@ -305,8 +331,17 @@ class CollapsedFamily(
         parameters = self.update_parameters(block, global_state)
         if parameters.active is None:
             return block
+        settings, counts = parameters.active, counts_of(block, parameters)
+        expected: Vector | npt.NDArray[np.float32] = counts
+        if parameters.seeds is not None:
+            # In double precision, as pseudo-counts were apart.
+            (place, seeds), expected = parameters.seeds, counts.astype(np.float64)
+            seeded = np.flatnonzero(place >= 0)
+            counted = block.active_counts[seeded] + seeds[place[seeded]]
+            share = settings.weight * (settings.even + counted)
+            expected[seeded] = counted + (block.background[seeded] / share.sum(axis=1))[:, np.newaxis] * share
         return CollapsedRows(
-            word_topic=finished_counts(block, parameters),
+            word_topic=expected,
             word_tables=block.word_tables,
             word_pseudo=block.word_pseudo,
             word_number=None if global_state.seeds_apart else block.word_number,
@@ -374,40 +409,6 @@ class CollapsedFamily(
         return local.loaded().lengths()
 
 
-def _document_sums(
-    shard: Shard, parameters: Parameters, tables: Vector | None, bound: Vector, pseudo: AnyArray | None
-) -> dict[str, Part]:
-    """Return `SweepSums`; where a start stays in the prior, its pseudo-counts have tables, as tokens have."""
-    eta, lengths = np.zeros(2), shard.weighted_lengths
-    lengths = lengths if pseudo is None else lengths + pseudo
-    words.log_eta(lengths, parameters.totals, eta)
-    parts = {"documents": fresh(float(shard.documents)), "tokens": fresh(float(shard.tokens))}
-    if parameters.tables or parameters.order == 2:
-        parts["log_eta"] = fresh(eta[0])
-        if tables is not None:
-            parts["tables"] = fresh(tables, "topic")
-    if parameters.order == 2:
-        parts["bound_documents"] = fresh(eta[1] + bound.sum())
-    return parts
-
-
-def _word_sums(after: CollapsedRows, parameters: Parameters) -> tuple[CollapsedRows, dict[str, Part]]:
-    """Return a folded block with sum_k E[t_kw] of its words, `WordSums` and, where active, totals of the moments."""
-    mean = np.asarray(after.word_topic, dtype=np.float64)
-    spread: AnyArray = np.zeros(())
-    if parameters.active is not None:
-        mean = counts_of(after, parameters, folded=True).astype(np.float64)
-        spread = mean - after.active_counts
-    variance, log_absent = after.variance + spread, after.log_absent - spread
-    tables, bound = np.empty(parameters.words.size), np.zeros(1)
-    words.word_tables(WordMoments(mean, variance, log_absent), parameters.words, tables, bound)
-    parts = {"tables_of_words": fresh(tables.sum()), "bound_words": fresh(bound[0])}
-    if parameters.active is not None:
-        parts["topic_variance_total"] = fresh(variance.sum(axis=0), "topic")
-        parts["topic_log_absent_total"] = fresh(log_absent.sum(axis=0), "topic")
-    return replace(after, word_tables=tables), parts
-
-
 def _proportions(documents: CollapsedDocuments, parameters: Parameters) -> Vector:
     """Return theta_dk = (a_k + E[n_dk]) / (A + n_d), shape (documents, topics)."""
     prior = parameters.of_documents
@@ -420,30 +421,42 @@ def initial_counts(
     summary: Summary, options: CollapsedOptions, stream: Stream, *, topics_move: bool = False
 ) -> dict[str, Any]:
     """Return the fields of the global state that describe counts, before any document was swept."""
-    search = temperature.begin(summary) if options.active and options.inverse_temperature is None else None
+    if summary.stochastic and options.needs_moments:
+        # The stochastic schedule has no variances of counts.
+        raise OptionError("'stochastic' requires `order` 0, and no parameter of the words in `learn`", "schedule")
+    search = updates.begin_search(summary) if options.active and options.inverse_temperature is None else None
     weights, held = summary.weights, None
     if topics_move or (search is not None and search.cooling_step):
         share = (schedule.split_merge_share if topics_move else schedule.search_share)(summary.tokens)
         held = HeldTokens(moves_seed=np.array(stream.seed), held_share=share, held_before=share)
     return {
+        **corpus_fields(summary, options),
         "vocabulary": float(summary.words),
-        "active": options.active and not summary.stochastic,
-        "rows_ahead": rows_ahead(summary, options),
-        "stochastic": summary.stochastic,
         "moments": options.needs_moments,
-        "count_bits": count_bits(summary, options),
-        "start_every": start_every(summary, options),
-        "corpus_tokens": float(summary.tokens),
         "topic_moments": np.zeros((2, options.topics)),
         "topic_log_absent": np.zeros(options.topics),
-        "topic_ahead": np.zeros(options.topics),
-        "spread_weight": np.ones(options.topics),
         "topic_plain": None if weights is None else np.zeros(options.topics),
         "first_weights": None if weights is None else weights.weights,
         "first_means": None if weights is None else weights.means,
         "held": held,
         "cooling": search,
-        "trial": active_set_trial.begin(summary, options, search),
+        "trial": updates.begin_trial(summary, options, search),
+    }
+
+
+def corpus_fields(summary: Summary, options: CollapsedOptions) -> dict[str, Any]:
+    """Return the fields of the global state that depend on the corpus and the schedule, before a sweep."""
+    # One document in n has topics at the start; in a sample of the documents, all have.
+    max_every = 1 if summary.growing else MAX_START_EVERY
+    return {
+        "active": options.active and not summary.stochastic,
+        "rows_ahead": options.active and options.momentum > 0 and not summary.stochastic,
+        "stochastic": summary.stochastic,
+        "count_bits": count_bits(summary, options),
+        "start_every": min(max(summary.documents // (START_DOCUMENTS * options.topics), 1), max_every),
+        "corpus_tokens": float(summary.tokens),
+        "topic_ahead": np.zeros(options.topics),
+        "spread_weight": np.ones(options.topics),
     }
 
 
@@ -455,17 +468,6 @@ def count_bits(summary: Summary, options: CollapsedOptions) -> int:
     if not options.active or summary.stochastic or options.weights is not None:
         return 0
     return 32 if (summary.most_tokens or summary.tokens) <= np.iinfo(np.int32).max // active_kernels.UNIT else 64
-
-
-def rows_ahead(summary: Summary, options: CollapsedOptions) -> bool:
-    """Return true if rows are extrapolated ahead of the counts."""
-    return options.active and options.momentum > 0 and not summary.stochastic
-
-
-def start_every(summary: Summary, options: CollapsedOptions) -> int:
-    """Return n if one document in n has topics at the start; in a sample of the documents, all have."""
-    max_every = 1 if summary.growing else MAX_START_EVERY
-    return min(max(summary.documents // (START_DOCUMENTS * options.topics), 1), max_every)
 
 
 def topic_totals(moments: Vector, log_absent: Vector, total: float) -> tuple[Vector, Vector]:
@@ -480,25 +482,6 @@ def topic_totals(moments: Vector, log_absent: Vector, total: float) -> tuple[Vec
         log_rising,
     )
     return log_xi, log_rising
-
-
-def likelihood_bound(
-    global_state: CollapsedGlobalState, delta: Delta, bound_documents: float, words: WordSums | None
-) -> float:
-    """Return the part of the second-order bound that LDA and the HDP share.
-
-    sum_d log G(A)/G(A+n_d) + sum_dk F[log G(a_k+n_dk)/G(a_k)] + sum_k F[log G(B)/G(B+n_k)]
-    + sum_kw F[log G(b_w+n_kw)/G(b_w)] - sum c q log q.
-    """
-    moments, log_absent = updates.moved_moments(global_state, delta), updates.moved_log_absent(global_state, delta)
-    _, log_rising = topic_totals(moments, log_absent, global_state.beta)
-    return bound_documents + (0.0 if words is None else words.bound_words) - float(log_rising.sum())
-
-
-def require_schedule(summary: Summary, *, moments: bool) -> None:
-    """Raise an error for options that need variances of word counts, which the stochastic schedule does not have."""
-    if summary.stochastic and moments:
-        raise OptionError("'stochastic' requires `order` 0, and no parameter of the words in `learn`", "schedule")
 
 
 def footprint(summary: Summary, config: CollapsedOptions, *, moments: bool) -> Footprint:

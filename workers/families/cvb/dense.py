@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.state import present
+from collapsium.workers.families.cvb.global_state import RowChanges
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.states import CollapsedRows, DenseLocal
-from collapsium.workers.families.cvb.sums import RowChanges
-from collapsium.workers.families.document_pairs import document_pairs, pair_weights
+from collapsium.workers.families.document_entries import document_pairs, pair_weights
 from collapsium.workers.kernels.cvb import dense as kernels
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.cvb.records import DenseState
@@ -98,7 +98,7 @@ def sweep(
         changes = kernels.MomentChanges(row_change, np.zeros_like(row_change))
         kernels.sweep_second(
             document_pairs(shard),
-            kernels.RowMoments(base, rows.variance.astype(np.float32)),
+            kernels.RowMoments(base, present(rows.word_topic_variance).astype(np.float32)),
             parameters.priors,
             totals + np.array([[parameters.total], [0.0]]),
             before,
@@ -107,16 +107,12 @@ def sweep(
             kernels.BoundTerms(tables, sums),
         )
         parts["word_topic_variance"] = change(changes.variance, "word", "topic")
-        parts["word_topic_log_absent"] = _log_absent_change(shard, old, new.pair_topic)
+        log_absent = np.empty((2, shard.words.size, topics))
+        for pair_topic, log in zip((new.pair_topic, old), log_absent, strict=True):
+            words.add_log_absent(shard.position, shard.counts, pair_weights(shard), pair_topic, log)
+        parts["word_topic_log_absent"] = change(log_absent[0] - log_absent[1], "word", "topic")
     parts["word_topic"] = change(row_change, "word", "topic")
     return new, parts, tables, sums
-
-
-def _log_absent_change(shard: Shard, old: AnyArray, new: AnyArray) -> Part:
-    after, before = (np.empty((shard.words.size, new.shape[1])) for _ in range(2))
-    for pair_topic, log_absent in ((new, after), (old, before)):
-        words.add_log_absent(shard.position, shard.counts, pair_weights(shard), pair_topic, log_absent)
-    return change(after - before, "word", "topic")
 
 
 def fold(block: CollapsedRows, delta: Delta) -> tuple[CollapsedRows, dict[str, Part]]:

@@ -18,22 +18,28 @@ from pydantic import Field
 
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
-from collapsium.workers.arrays.delta import Delta, Part, fresh
+from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.arrays.state import Arrays, present
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.cvb import collapsed, plain_topics, prevalence, schedule, split_merge, updates
 from collapsium.workers.families.cvb.collapsed import NO_ROWS
-from collapsium.workers.families.cvb.global_state import HdpGlobalState, MovesState, Vector
-from collapsium.workers.families.cvb.options import PlainTopicsOptions
+from collapsium.workers.families.cvb.global_state import (
+    HdpGlobalState,
+    MovesState,
+    StepSums,
+    SweepSums,
+    TauSums,
+    Vector,
+    WordSums,
+)
+from collapsium.workers.families.cvb.options import PlainTopicsOptions, with_seeds
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.cvb.schedule import Phase
-from collapsium.workers.families.cvb.seeds import with_seeds
 from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TauSums, WordSums
-from collapsium.workers.families.family import Description, Summary
+from collapsium.workers.families.family import Summary
 from collapsium.workers.options import Formerly
 from collapsium.workers.special_functions import betaln, digamma, gammaln
 
@@ -50,7 +56,7 @@ def _tau(rows: CollapsedRows, global_state: HdpGlobalState) -> Vector | None:
     """Return the parameters of q(tau) for the words of the rows; None while tau is fixed at 1/W."""
     if global_state.tau_total <= 0:
         return None
-    tau: Vector = rows.tables + global_state.tau_prior
+    tau: Vector = present(rows.word_tables) + global_state.tau_prior
     return tau
 
 
@@ -58,16 +64,6 @@ def _moving(global_state: HdpGlobalState) -> bool:
     """Return whether topics move, or redundant ones were found and rounds continue."""
     moves = global_state.moves
     return moves is not None and (moves.moving or moves.superfluous)
-
-
-def _divergence(tau: Vector, prior: float) -> dict[str, Part]:
-    """Return `TauSums`, from which KL(q(tau) | p(tau)) is computed."""
-    tables = tau - prior
-    return {
-        "tau_gammaln": fresh(float(gammaln(tau).sum())),
-        "tau_digamma": fresh(float((tables * digamma(tau)).sum())),
-        "tau_more": fresh(float(tables.sum())),
-    }
 
 
 def geometric_mean(posterior: npt.NDArray[np.float64]) -> float:
@@ -84,7 +80,10 @@ def divergence(global_state: HdpGlobalState, delta: Delta) -> float:
         (global_state.beta_posterior, global_state.beta_prior),
     ):
         if prior is not None and posterior.size:
-            total += _gamma_divergence(posterior, prior)
+            # KL between two Gammas given as (shape, rate).
+            q, p = posterior, prior
+            kl = (q[0] - p[0]) * digamma(q[0]) - gammaln(q[0]) + gammaln(p[0])
+            total += float(kl + p[0] * special.log(q[1] / p[1]) + q[0] * (p[1] - q[1]) / q[1])
     sticks = global_state.stick_posterior
     if sticks.size:
         both = sticks.sum(axis=1)
@@ -104,21 +103,7 @@ def divergence(global_state: HdpGlobalState, delta: Delta) -> float:
     return total
 
 
-def _gamma_divergence(q: npt.NDArray[np.float64], p: npt.NDArray[np.float64]) -> float:
-    """Return KL between two Gammas given as (shape, rate)."""
-    return float(
-        (q[0] - p[0]) * digamma(q[0])
-        - gammaln(q[0])
-        + gammaln(p[0])
-        + p[0] * special.log(q[1] / p[1])
-        + q[0] * (p[1] - q[1]) / q[1]
-    )
-
-
-HOLD_ORDER_0 = 15
-HOLD_ORDER_2 = 0
-
-
+HOLD_ORDER_0 = 15  # First sweeps with order 0 and a random start in which nothing is learned
 MIN_SHARE = 1e-200  # Least G[pi_k], whose logarithm the bound and the tables take
 
 Learned = Literal["alpha", "gamma", "pi", "beta", "tau"]
@@ -203,13 +188,12 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
     def initialise(self, summary: Summary, stream: Stream) -> HdpGlobalState:
         """Return the global state before any document was swept: the priors' means, and pi_k = 1/K."""
         options = self.options
-        collapsed.require_schedule(summary, moments=options.needs_moments)
         uniform, learn = np.full(options.topics, 1.0 / options.topics), options.learned
         alpha = np.array([options.alpha_shape, options.alpha_rate])
         gamma = np.array([options.gamma_shape, options.gamma_rate])
         hold = options.hold
         if hold is None:
-            hold = 0 if summary.warm or summary.start else HOLD_ORDER_0 if options.order == 0 else HOLD_ORDER_2
+            hold = 0 if summary.warm or summary.start or options.order == 2 else HOLD_ORDER_0
         mean, geometric = _initial_alpha(options)
         moves = _initial_moves(summary, options)
         counts = collapsed.initial_counts(summary, options, stream, topics_move=moves is not None)
@@ -279,7 +263,15 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         after = replace(after, sweeps=after.sweeps + max(0.0 if step is None else step.batches, 1.0))
         after = split_merge.step(global_state, after, delta)
         if global_state.phase is Phase.SPLIT_MERGE:
-            return _during_split_merge(global_state, after, sums, delta, self.options)
+            old, now = global_state.moves, after.moves
+            if old is None or now is None or not (old.superfluous or now.superfluous):
+                return _learned(global_state, after, sums, delta, self.options, SHARES)
+            # While topics merge and split, redundant ones would raise alpha, which blurs them.
+            alive = now.topic_alive
+            share, alpha = alive / alive.sum(), float(schedule.REDUNDANT_TOPIC_PRIOR * alive.sum())
+            return replace(
+                after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=np.maximum(share, MIN_SHARE)
+            )
         if global_state.phase is Phase.RELEASE:
             mean, geometric = _initial_alpha(self.options)
             after = replace(after, alpha=mean, alpha_geometric=geometric)
@@ -287,11 +279,8 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
 
     def objective(self, global_state: HdpGlobalState, delta: Delta) -> dict[str, float]:
         """Return the second-order bound, in nats, less the divergence of learned hyperparameters; order 0 has none."""
-        sums = delta.read(SweepSums)
-        if sums is None or sums.bound_documents is None:
-            return {}
-        bound = collapsed.likelihood_bound(global_state, delta, sums.bound_documents, delta.read(WordSums))
-        return {"objective": bound - divergence(global_state, delta)}
+        bounds = super().objective(global_state, delta)
+        return {name: bound - divergence(global_state, delta) for name, bound in bounds.items()}
 
     def figures(self, global_state: HdpGlobalState) -> dict[str, float]:
         """Return E[alpha], E[gamma], E[beta] and the number of topics that have 99% of the tokens."""
@@ -310,11 +299,6 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         if state is None or state.merges + state.deletes or global_state.phase is Phase.SPLIT_MERGE:
             return None
         return f"no redundant topic was found: {state.topic_alive.size:,} is your limit, not a finding"
-
-    def describe(self, block: CollapsedRows, global_state: HdpGlobalState, count: int) -> Description:
-        """Describe the topics, the largest first."""
-        words, tokens = predictive_words(block, global_state), global_state.topic_moments[0]
-        return description.describe(block.dense_counts, words, global_state.beta, tokens, count, global_state.tokens)
 
     def uneditable(self, global_state: HdpGlobalState) -> str | None:
         """Return the reason for which the topics of a model cannot be edited; None if they can."""
@@ -416,7 +400,15 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         """Return a block of the vocabulary after the changes of its rows, with `TauSums` too where tau is learned."""
         after, folded = super().fold(block, delta, global_state, bands)
         tau = _tau(block, global_state)
-        return after, folded if tau is None else folded + Delta(_divergence(tau, global_state.tau_prior))
+        if tau is None:
+            return after, folded
+        tables = tau - global_state.tau_prior
+        sums = {
+            "tau_gammaln": fresh(float(gammaln(tau).sum())),
+            "tau_digamma": fresh(float((tables * digamma(tau)).sum())),
+            "tau_more": fresh(float(tables.sum())),
+        }
+        return after, folded + Delta(sums)
 
 
 def _initial_moves(summary: Summary, options: HdpOptions) -> MovesState | None:
@@ -453,18 +445,6 @@ def _initial_alpha(options: HdpOptions) -> tuple[float, float]:
     prior = np.array([options.alpha_shape, options.alpha_rate])
     mean = float(prior[0] / prior[1])
     return mean, geometric_mean(prior) if "alpha" in options.learned else mean
-
-
-def _during_split_merge(
-    global_state: HdpGlobalState, after: HdpGlobalState, sums: SweepSums, delta: Delta, options: HdpOptions
-) -> HdpGlobalState:
-    """Return the hyperparameters while topics merge and split: redundant topics would raise alpha, which blurs them."""
-    old, now = global_state.moves, after.moves
-    if old is None or now is None or not (old.superfluous or now.superfluous):
-        return _learned(global_state, after, sums, delta, options, SHARES)
-    alive = now.topic_alive
-    share, alpha = alive / alive.sum(), float(schedule.REDUNDANT_TOPIC_PRIOR * alive.sum())
-    return replace(after, alpha=alpha, alpha_geometric=alpha, pi=share, pi_geometric=np.maximum(share, MIN_SHARE))
 
 
 def _learned(

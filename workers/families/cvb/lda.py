@@ -14,28 +14,16 @@ from pydantic import Field, field_validator, model_validator
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import Arrays
-from collapsium.workers.families import description
+from collapsium.workers.arrays.state import Arrays, present
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.cvb import collapsed, plain_topics, prevalence, updates
 from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, NO_ROWS
-from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector
-from collapsium.workers.families.cvb.options import PlainTopicsOptions
+from collapsium.workers.families.cvb.global_state import LdaGlobalState, Vector, WordSums
+from collapsium.workers.families.cvb.options import PlainTopicsOptions, with_seeds
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
-from collapsium.workers.families.cvb.seeds import with_seeds
 from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.cvb.sums import SweepSums, WordSums
-from collapsium.workers.families.family import Description, Summary
-
-
-def word_parameters(rows: CollapsedRows, global_state: LdaGlobalState) -> Vector:
-    """Return b_w of the words of the rows: B / W or, with asymmetric beta, from the tables of each word."""
-    if global_state.asymmetric_beta and global_state.beta_rate > 0:
-        learned: Vector = (rows.tables + global_state.word_tables_prior) / global_state.beta_rate
-        return learned
-    return np.full(rows.words, global_state.beta / global_state.vocabulary)
-
+from collapsium.workers.families.family import Summary
 
 # A = sum_k a_k of batch fits with active responsibilities; chosen on corpora of short and of long documents, with
 # 50 to 1000 topics (see ``docs/benchmarks/shapes.md``)
@@ -123,7 +111,6 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
     def initialise(self, summary: Summary, stream: Stream) -> LdaGlobalState:
         """Return the global state before any document was swept."""
         options = self.options
-        collapsed.require_schedule(summary, moments=options.needs_moments)
         counts = collapsed.initial_counts(summary, options, stream)
         default = min(DEFAULT_CONCENTRATION / options.topics, DEFAULT_ALPHA) if counts["active"] else DEFAULT_ALPHA
         global_state = LdaGlobalState(
@@ -174,25 +161,12 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
                 after = replace(after, beta_rate=rate, beta=beta)
         return after
 
-    def objective(self, global_state: LdaGlobalState, delta: Delta) -> dict[str, float]:
-        """Return the second-order bound, in nats; the zeroth order has none."""
-        sums = delta.read(SweepSums)
-        if sums is None or sums.bound_documents is None:
-            return {}
-        bound = collapsed.likelihood_bound(global_state, delta, sums.bound_documents, delta.read(WordSums))
-        return {"objective": bound}
-
     def figures(self, global_state: LdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, B and, where a fit chooses it, the inverse temperature."""
         figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
         if global_state.prevalence is not None:
             figures["concentration"] = float(global_state.alpha.sum())
         return figures | updates.figures(global_state)
-
-    def describe(self, block: CollapsedRows, global_state: LdaGlobalState, count: int) -> Description:
-        """Describe the topics, the largest first."""
-        words, tokens = word_parameters(block, global_state), global_state.topic_moments[0]
-        return description.describe(block.dense_counts, words, global_state.beta, tokens, count, global_state.tokens)
 
     def edited(
         self, global_state: LdaGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
@@ -222,11 +196,15 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
         return global_state.alpha
 
     def update_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
-        """Return a_k and b_w."""
+        """Return a_k and b_w: B / W or, with asymmetric beta, from the tables of each word."""
+        if global_state.asymmetric_beta and global_state.beta_rate > 0:
+            words: Vector = (present(rows.word_tables) + global_state.word_tables_prior) / global_state.beta_rate
+        else:
+            words = np.full(rows.words, global_state.beta / global_state.vocabulary)
         return Parameters(
             topics=global_state.alpha,
             concentration=float(global_state.alpha.sum()),
-            words=word_parameters(rows, global_state),
+            words=words,
             total=global_state.beta,
             order=self.options.order,
             tables=self.options.needs_tables,
@@ -234,7 +212,3 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
             seeds=global_state.seed_rows(rows.word_number),
             active=active_settings(global_state, self.options, global_state.alpha),
         )
-
-    def predictive_parameters(self, rows: CollapsedRows, global_state: LdaGlobalState) -> Parameters:
-        """Return a_k and b_w."""
-        return self.update_parameters(rows, global_state)

@@ -11,22 +11,17 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.bands import BAND, band_bounds
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
+from collapsium.workers.arrays.state import present
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, SmallActiveSets
+from collapsium.workers.families.cvb.global_state import RowChanges as RowDelta
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.states import BlockCounts, CollapsedRows, Counts
-from collapsium.workers.families.cvb.sums import RowChanges as RowDelta
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.plain_tokens import plain_counts
 from collapsium.workers.kernels.cvb import background
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.cvb.active_selection import SelectionRows
-from collapsium.workers.kernels.cvb.records import (
-    Priors,
-    RunningCounts,
-    SpreadRows,
-    SweepRows,
-    TopicCounts,
-)
+from collapsium.workers.kernels.cvb.records import Priors, RunningCounts, SpreadRows, SweepRows, TopicCounts
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -167,18 +162,13 @@ class Parameters:
         return self.active
 
 
-def _spread_rows(active: Counts, rest: Vector, even: float, weight: Vector, seeds: SeedRows | None) -> SpreadRows:
-    """Return rows as kernels take them that spread background tokens."""
-    return SpreadRows(active, rest, even, weight, *(seeds or ()))
-
-
 class SweptRows:
     """A shard's rows while it is swept."""
 
     def __init__(self, shard: Shard, rows: CollapsedRows, parameters: Parameters) -> None:
-        settings, active = parameters.active_settings, rows.swept_counts
+        settings, active = parameters.active_settings, present(rows.word_active)
         self._totals, self._count_bits = settings.totals + parameters.total, settings.count_bits
-        self._spread = _spread_rows(active, rows.background, settings.even, settings.weight, parameters.seeds)
+        self._spread = SpreadRows(active, rows.background, settings.even, settings.weight, *(parameters.seeds or ()))
         moved = settings.totals if settings.moved_totals is None else settings.moved_totals
         self._words, ratio, size = parameters.words, parameters.topics / (moved + parameters.total), len(active)
         cells = buffers.empty(active.shape, np.int32)
@@ -232,7 +222,7 @@ def expected_counts(
     """Return E[n_kw] of rows whose background is spread over the topics, shape (words, topics)."""
     active = rows.active_counts
     expected, unused = buffers.empty(active.shape, np.float32), np.empty(len(active), dtype=np.float32)
-    spread_rows = _spread_rows(active, rows.background, even, weight, seeds)
+    spread_rows = SpreadRows(active, rows.background, even, weight, *(seeds or ()))
     background.spread(spread_rows, np.zeros(len(active)), np.zeros(active.shape[1]), expected, unused)
     return expected
 
@@ -275,7 +265,7 @@ def fold_steps(
         word_topic_log_absent=_added(block.word_topic_log_absent, ids, changes.word_topic_log_absent),
     )
     totals, moved = np.zeros((2, numbers.size, topics)), np.zeros(1)
-    rows = _spread_rows(ahead[:0], after.background, settings.even, settings.following, parameters.seeds)
+    rows = SpreadRows(ahead[:0], after.background, settings.even, settings.following, *(parameters.seeds or ()))
     inputs = (rows, settings.momentum, np.repeat(row_of_band, np.diff(bounds)), ahead, totals, moved)
     if before.dtype == np.int64:
         background.fold_steps_64(background.Steps64(before, changed, place, new), *inputs)
@@ -308,7 +298,7 @@ def fold_active(block: CollapsedRows, delta: Delta, parameters: Parameters) -> t
         word_topic_log_absent=_added(block.word_topic_log_absent, ids, changes.word_topic_log_absent),
     )
     totals, moved = np.zeros((2, before.shape[1])), np.zeros(1)
-    rows = _spread_rows(before, after.background, settings.even, settings.following, parameters.seeds)
+    rows = SpreadRows(before, after.background, settings.even, settings.following, *(parameters.seeds or ()))
     background.fold_rows(rows, background.RowDelta(changed, place), settings.momentum, new, ahead, totals, moved)
     after = replace(after, block_active=new, word_active=ahead) if ahead.size else replace(after, word_active=new)
     parts = {"topic_total": fresh(totals[0], "topic"), "moved": fresh(moved[0])}
@@ -330,19 +320,6 @@ def counts_of(rows: CollapsedRows, parameters: Parameters, *, folded: bool = Fal
         return np.asarray(rows.word_topic, dtype=np.float32)
     settings = parameters.active_settings
     return expected_counts(rows, settings.following if folded else settings.weight, settings.even, parameters.seeds)
-
-
-def finished_counts(rows: CollapsedRows, parameters: Parameters) -> Counts | Vector:
-    """Return E[n_kw] of a finished model, in double precision where pseudo-counts were apart."""
-    counts, settings = counts_of(rows, parameters), parameters.active_settings
-    if parameters.seeds is None:
-        return counts
-    (place, seeds), exact = parameters.seeds, counts.astype(np.float64)
-    words = np.flatnonzero(place >= 0)
-    counted = rows.active_counts[words] + seeds[place[words]]
-    share = settings.weight * (settings.even + counted)
-    exact[words] = counted + (rows.background[words] / share.sum(axis=1))[:, np.newaxis] * share
-    return exact
 
 
 def word_probability(rows: CollapsedRows, global_state: CollapsedGlobalState, parameters: Parameters) -> Vector:

@@ -14,16 +14,10 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
 from collapsium.workers.families.cvb import prevalence, stochastic
-from collapsium.workers.families.cvb.collapsed import (
-    NO_ROWS,
-    CollapsedFamily,
-    Local,
-    count_bits,
-    rows_ahead,
-    start_every,
-)
+from collapsium.workers.families.cvb.collapsed import NO_ROWS, CollapsedFamily, Local, corpus_fields
 from collapsium.workers.families.cvb.global_state import PlainTopicsGlobalState, Vector
 from collapsium.workers.families.cvb.options import PlainTopicsOptions
 from collapsium.workers.families.cvb.parameters import DesignPriors, Parameters
@@ -34,6 +28,7 @@ from collapsium.workers.families.family import (
     FILE_START,
     QUICK_CLUSTERS_START,
     RANDOM_START,
+    Description,
     Editable,
     Exchanges,
     Growing,
@@ -120,15 +115,8 @@ class PlainTopicsFamily(
         return replace(
             global_state,
             topic_plain=None if global_state.topic_plain is None else global_state.topic_plain * scale,
-            active=self.options.active and not summary.stochastic,
-            rows_ahead=rows_ahead(summary, self.options),
-            count_bits=count_bits(summary, self.options),
-            stochastic=summary.stochastic,
-            start_every=start_every(summary, self.options),
-            corpus_tokens=float(summary.tokens),
+            **corpus_fields(summary, self.options),
             minibatches=0.0,
-            topic_ahead=np.zeros(self.options.topics),
-            spread_weight=np.ones(self.options.topics),
             topic_moments=moments,
             steps=float(minibatches),
         )
@@ -188,12 +176,31 @@ class PlainTopicsFamily(
         stream: Stream,
     ) -> tuple[Local, Delta]:
         """Return the result of a sweep over active responsibilities, before which documents join."""
-        return self._sweep(shard, local, rows, global_state, joining)
+        return self.sweep(shard, local, rows, global_state, stream, joining)
 
     def first_rows(self, low: int, high: int, global_state: GlobalStateT) -> CollapsedRows:
         """Return the rows of the words `low` to `high` - 1 before the first document, with pseudo-counts of seeds."""
         rows = weighed_rows(self.initial_rows(high - low, global_state), low, high, global_state)
-        return seeded_rows(rows, low, high, global_state)
+        words, topics, counts = global_state.seed_words, global_state.seed_topics, global_state.seed_counts
+        if words is None or topics is None or counts is None:
+            return rows
+        inside = (words >= low) & (words < high)
+        place, values = (words[inside] - low, topics[inside]), counts[inside]
+        changed: dict[str, Any] = {"word_pseudo": np.bincount(place[0], weights=values, minlength=high - low)}
+        if global_state.seeds_apart:
+            return replace(rows, word_number=np.arange(low, high), **changed)
+        for name in ("word_topic", "word_active", "block_active"):
+            before = getattr(rows, name)
+            if before is not None:
+                after = np.array(before)
+                np.add.at(after, place, values.astype(after.dtype))
+                changed[name] = after
+        return replace(rows, **changed)
+
+    def describe(self, block: CollapsedRows, global_state: GlobalStateT, count: int) -> Description:
+        """Describe the topics, the largest first."""
+        words, totals = self.predictive_parameters(block, global_state).words, global_state.topic_moments[0]
+        return description.describe(block.dense_counts, words, global_state.beta, totals, count, global_state.tokens)
 
     def step(self, shard: Shard, rows: CollapsedRows, global_state: GlobalStateT, stream: Stream) -> Delta:
         """Return the stochastic step of a shard."""
@@ -255,25 +262,6 @@ def with_known_prevalence(global_state: GlobalStateT, known: PlainTopicsGlobalSt
     if global_state.prevalence is None or known.prevalence is None:
         return global_state
     return replace(global_state, prevalence=prevalence.carried(global_state.prevalence, known.prevalence))
-
-
-def seeded_rows(rows: CollapsedRows, low: int, high: int, global_state: PlainTopicsGlobalState) -> CollapsedRows:
-    """Return the rows of a block of the vocabulary before the first document, with pseudo-counts of seeds."""
-    words, topics, counts = global_state.seed_words, global_state.seed_topics, global_state.seed_counts
-    if words is None or topics is None or counts is None:
-        return rows
-    inside = (words >= low) & (words < high)
-    place, values = (words[inside] - low, topics[inside]), counts[inside]
-    changed: dict[str, Any] = {"word_pseudo": np.bincount(place[0], weights=values, minlength=high - low)}
-    if global_state.seeds_apart:
-        return replace(rows, word_number=np.arange(low, high), **changed)
-    for name in ("word_topic", "word_active", "block_active"):
-        before = getattr(rows, name)
-        if before is not None:
-            after = np.array(before)
-            np.add.at(after, place, values.astype(after.dtype))
-            changed[name] = after
-    return replace(rows, **changed)
 
 
 def edited_counts(

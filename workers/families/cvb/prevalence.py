@@ -28,9 +28,15 @@ from collapsium.storage.errors import DamagedError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.families.cvb import schedule
-from collapsium.workers.families.cvb.global_state import HdpGlobalState, LdaGlobalState, LevelState, PrevalenceState
+from collapsium.workers.families.cvb.global_state import (
+    HdpGlobalState,
+    LdaGlobalState,
+    LevelState,
+    PrevalenceState,
+    PrevalenceSums,
+    SweepSums,
+)
 from collapsium.workers.families.cvb.parameters import DesignPriors, Parameters
-from collapsium.workers.families.cvb.sums import PrevalenceSums, SweepSums
 from collapsium.workers.families.family import DesignTable
 from collapsium.workers.kernels.cvb import prevalence as kernels
 from collapsium.workers.special_functions import digamma
@@ -38,7 +44,6 @@ from collapsium.workers.special_functions import digamma
 if TYPE_CHECKING:
     from collapsium.storage.corpus.labels import DocumentRows
     from collapsium.workers.families.cvb.active_topics import DocumentChunk
-    from collapsium.workers.kernels.records import DocumentPairs
 
 Vector = npt.NDArray[np.float64]
 
@@ -148,19 +153,20 @@ class Learning:
         if priors is None:
             return
         places = priors.place[chunk.document : chunk.document + chunk.documents]
-        lengths = _lengths(chunk.pairs) if priors.learned or priors.multiplies else np.zeros(0)
-        weight = None
+        pairs, topics, weight = chunk.pairs, priors.priors.shape[1], None
+        if not (priors.learned or priors.multiplies):
+            self._weight += np.bincount(places, weight, self._weight.size)
+            return
+        weighted = bool(pairs.weights.size)
+        tokens = pairs.counts * pairs.weights.astype(np.float64) if weighted else pairs.counts
+        running = np.concatenate([[0], np.cumsum(tokens, dtype=np.float64 if weighted else np.int64)])
+        lengths = (running[pairs.offsets[1:]] - running[pairs.offsets[:-1]]).astype(np.float64)
         if priors.multiplies:
             total = priors.priors.sum(axis=1)[places] + priors.rest
             weight = np.asarray(digamma(total + lengths) - digamma(total))
         self._weight += np.bincount(places, weight, self._weight.size)
-        if priors.learned:
-            self._add_derivatives(priors, chunk, places, lengths)
-
-    def _add_derivatives(
-        self, priors: DesignPriors, chunk: DocumentChunk, places: npt.NDArray[np.int32], lengths: Vector
-    ) -> None:
-        pairs, topics = chunk.pairs, priors.priors.shape[1]
+        if not priors.learned:
+            return
         step = max(CELLS // topics, 1)
         moments = kernels.CountMoments(*np.empty((3, min(step, chunk.documents), topics)))
         least = 1.0 if priors.multiplies else kernels.LEAST_CURVATURE
@@ -198,14 +204,6 @@ class Learning:
                 parts["level_tables"] = fresh(self._sums.level_tables)
                 parts["level_growth"] = fresh(self._sums.level_growth)
         return parts
-
-
-def _lengths(pairs: DocumentPairs) -> Vector:
-    """Return the tokens of each document by their weights, shape (documents,)."""
-    tokens = pairs.counts if not pairs.weights.size else pairs.counts * pairs.weights.astype(np.float64)
-    running = np.concatenate([[0], np.cumsum(tokens, dtype=np.float64 if pairs.weights.size else np.int64)])
-    lengths: Vector = (running[pairs.offsets[1:]] - running[pairs.offsets[:-1]]).astype(np.float64)
-    return lengths
 
 
 def updated(global_state: LdaGlobalState, delta: Delta, inverse_temperature: float | None) -> LdaGlobalState:

@@ -19,23 +19,25 @@ import numpy.typing as npt
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import schedule, temperature
+from collapsium.workers.families.cvb import schedule, updates
 from collapsium.workers.families.cvb.active_topics import DocumentChunk, Ints, Selected, starts_of
 from collapsium.workers.families.cvb.global_state import (
+    SCORED_GROUPS,
     CollapsedGlobalState,
     HdpGlobalState,
     HeldTokens,
     MovesState,
+    ProposalSums,
     RoundSums,
+    ScoreSums,
     Vector,
 )
 from collapsium.workers.families.cvb.parameters import Parameters, SweptRows
 from collapsium.workers.families.cvb.schedule import Phase
-from collapsium.workers.families.cvb.sums import SCORED_GROUPS, ProposalSums, ScoreSums
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.cvb import topic_moves as kernels
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.jit import DocumentPairs
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -95,7 +97,13 @@ def step(before: HdpGlobalState, after: HdpGlobalState, delta: Delta) -> HdpGlob
     elif idle or sweep >= state.moves_last:
         return end(replace(after, moves=state))
     elif sweep >= schedule.FIRST_ROUND and sweep % schedule.ROUND_INTERVAL == 0:
-        state = _with_smallest(state, size)
+        # The smallest topics may be deleted, the smallest first; none in the first round, which moves nothing.
+        alive = np.flatnonzero(state.topic_alive)
+        count = max(int(schedule.DELETE_CANDIDATES * alive.size), schedule.MIN_DELETE_CANDIDATES)
+        count = min(count, schedule.MAX_DELETE_CANDIDATES, alive.size - 1)
+        smallest = alive[np.argsort(size[alive], kind="stable")[: count if state.superfluous else 0]]
+        spill = np.zeros((smallest.size, topics))
+        state = replace(state, ask=RoundSums.PROPOSALS, delete_candidates=smallest, delete_spill=spill)
     return replace(after, moves=state)
 
 
@@ -104,17 +112,7 @@ def end(after: HdpGlobalState) -> HdpGlobalState:
     if after.moves is None:
         return after
     after = replace(after, moves=replace(after.moves, moving=True, superfluous=False))
-    return temperature.continue_alone(after) if after.searching else temperature.end(after)
-
-
-def _with_smallest(state: MovesState, size: Vector) -> MovesState:
-    """Propose the smallest topics for deletion, the smallest first; none in the first round, which moves nothing."""
-    alive = np.flatnonzero(state.topic_alive)
-    count = max(int(schedule.DELETE_CANDIDATES * alive.size), schedule.MIN_DELETE_CANDIDATES)
-    count = min(count, schedule.MAX_DELETE_CANDIDATES, alive.size - 1)
-    smallest = alive[np.argsort(size[alive], kind="stable")[: count if state.superfluous else 0]]
-    spill = np.zeros((smallest.size, state.topic_alive.size))
-    return replace(state, ask=RoundSums.PROPOSALS, delete_candidates=smallest, delete_spill=spill)
+    return updates.continue_search(after) if after.searching else updates.end_search(after)
 
 
 def _with_candidates(state: MovesState, size: Vector, vocabulary: float, sums: ProposalSums) -> MovesState:
@@ -459,10 +457,3 @@ def statistics(
     if copies is not None and state is not None and state.ask:
         sums.append(MoveStatistics(copies, state, plain_ratio))
     return sums
-
-
-def products(row_topic: npt.NDArray[np.float32]) -> dict[str, Part]:
-    """Return the sums over a block's words by which topics are compared, ``topic_products``."""
-    sums = np.zeros((row_topic.shape[1], row_topic.shape[1]))
-    kernels.gram(row_topic, MIN_CELL_TOKENS, sums)
-    return {"topic_products": fresh(sums)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, Self, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from collapsium.workers.arrays.annotations import (
     presence_faults,
 )
 from collapsium.workers.arrays.spill import SpillFiles
-from collapsium.workers.arrays.state import Array, CheckContext, LocalState, block_only
+from collapsium.workers.arrays.state import Array, CheckContext, LocalState, block_only, present
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, PlainTopicsGlobalState
 from collapsium.workers.families.document_entries import DocumentEntries
 from collapsium.workers.families.plain_tokens import WeighedRows
@@ -32,7 +32,6 @@ from collapsium.workers.kernels.cvb.records import ActiveTopics
 # Share of a document's tokens by which its counts may be below zero: more than 1000 iterations of 0.1 had rounded
 MAX_DRIFT = 1e-3
 
-T = TypeVar("T")
 Counts: TypeAlias = npt.NDArray[np.float32]
 BlockCounts: TypeAlias = npt.NDArray[np.float32 | np.int32 | np.int64]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -99,39 +98,17 @@ class CollapsedRows(WeighedRows):
     @property
     def dense_counts(self) -> npt.NDArray[np.floating]:
         """E[n_kw] of dense responsibilities or finished models."""
-        return _present(self.word_topic, "counts of all topics")
+        return present(self.word_topic)
 
     @property
     def active_counts(self) -> Counts:
         """Counts of active topics in tokens, also where sweeps see others."""
-        if self.block_active is None:
-            return _present(self.word_active, "active counts")
-        return in_tokens(self.block_active)
-
-    @property
-    def swept_counts(self) -> Counts:
-        """Counts of active topics as sweeps see them."""
-        return _present(self.word_active, "active counts")
-
-    @property
-    def variance(self) -> Vector:
-        """V[n_kw]."""
-        return _present(self.word_topic_variance, "variances")
-
-    @property
-    def log_absent(self) -> Vector:
-        """Z[n_kw]."""
-        return _present(self.word_topic_log_absent, "log probabilities of absence")
-
-    @property
-    def tables(self) -> Vector:
-        """Expected tables of each word, sum_k E[t_kw]."""
-        return _present(self.word_tables, "tables")
+        return present(self.word_active) if self.block_active is None else in_tokens(self.block_active)
 
     @property
     def background(self) -> Vector:
         """Background tokens."""
-        return _present(self.word_rest, "background tokens")
+        return present(self.word_rest)
 
     def counted(self) -> Self:
         """Return the rows by which held-out tokens are scored."""
@@ -150,24 +127,13 @@ def _document_rows(rows: Counts | None, place: Places | None) -> DocumentRows | 
     return None if rows is None or place is None else DocumentRows(np.asarray(rows), np.asarray(place))
 
 
-def _design_faults(rows: Counts | None, place: Places | None, context: CheckContext) -> Iterator[str]:
-    """Yield a fault if the columns of a design do not match the model's coefficients."""
-    state = context.global_state
-    prevalence = state.prevalence if isinstance(state, PlainTopicsGlobalState) else None
-    yield from presence_faults(rows, "design_rows", expected=prevalence is not None)
-    yield from presence_faults(place, "design_place", expected=prevalence is not None)
-    if rows is not None and prevalence is not None and rows.shape[1] != prevalence.row_size:
-        yield f"expected {prevalence.row_size} columns in 'design_rows', found {rows.shape[1]}"
-
-
-def _present(values: T | None, name: str) -> T:
-    if values is None:
-        raise ValueError(f"expected rows with {name}")
-    return values
-
-
+@dataclass(frozen=True)
 class CollapsedDocuments(LocalState, ABC):
     """Documents as a finished model saves them: active topics with their counts, or counts of all topics."""
+
+    # Distinct rows of a design that the documents' priors follow, and the row of each document
+    design_rows: Annotated[Counts | None, numbers("design_row design_number")] = field(default=None, kw_only=True)
+    design_place: Annotated[Places | None, indices("document", below="design_row")] = field(default=None, kw_only=True)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Any]) -> Any:
@@ -195,15 +161,24 @@ class CollapsedDocuments(LocalState, ABC):
         """Return the documents with their arrays in memory."""
         return self
 
+    def faults(self, context: CheckContext) -> Iterator[str]:
+        """Yield a fault if the columns of a design do not match the model's coefficients."""
+        yield from super().faults(context)
+        state, rows = context.global_state, self.design_rows
+        prevalence = state.prevalence if isinstance(state, PlainTopicsGlobalState) else None
+        yield from presence_faults(rows, "design_rows", expected=prevalence is not None)
+        yield from presence_faults(self.design_place, "design_place", expected=prevalence is not None)
+        if rows is not None and prevalence is not None and rows.shape[1] != prevalence.row_size:
+            yield f"expected {prevalence.row_size} columns in 'design_rows', found {rows.shape[1]}"
+
     @property
     def design(self) -> DocumentRows | None:
         """Rows of a design that the documents' priors follow."""
-        return None
+        return _document_rows(self.design_rows, self.design_place)
 
     def with_design(self, design: DocumentRows | None) -> Self:
         """Return the documents with rows of a design."""
-        rows: dict[str, Any] = {} if design is None else {"design_rows": design.rows, "design_place": design.place}
-        return replace(self, **rows) if rows else self
+        return self if design is None else replace(self, design_rows=design.rows, design_place=design.place)
 
     def rounded(self) -> CollapsedDocuments:
         """Return the documents with counts in single precision, as finished models have them."""
@@ -244,19 +219,6 @@ class DenseDocuments(CollapsedDocuments):
     """Counts of all topics."""
 
     document_topic: Annotated[Counts, non_negative("document topic")]  # E[n_dk]
-    # Distinct rows of a design that the documents' priors follow, and the row of each document
-    design_rows: Annotated[Counts | None, numbers("design_row design_number")] = field(default=None, kw_only=True)
-    design_place: Annotated[Places | None, indices("document", below="design_row")] = field(default=None, kw_only=True)
-
-    @property
-    def design(self) -> DocumentRows | None:
-        """Rows of a design that the documents' priors follow."""
-        return _document_rows(self.design_rows, self.design_place)
-
-    def faults(self, context: CheckContext) -> Iterator[str]:
-        """Yield the faults of the design."""
-        yield from super().faults(context)
-        yield from _design_faults(self.design_rows, self.design_place, context)
 
     def counts(self, prior: Vector) -> Vector:
         """Return E[n_dk], shape (documents, topics)."""
@@ -309,14 +271,6 @@ class ActiveDocuments(CollapsedDocuments):
     document_pseudo: Annotated[Numbers | None, non_negative("document", dtypes="f4 f8")] = field(
         default=None, kw_only=True
     )
-    # Distinct rows of a design that the documents' priors follow, and the row of each document
-    design_rows: Annotated[Counts | None, numbers("design_row design_number")] = field(default=None, kw_only=True)
-    design_place: Annotated[Places | None, indices("document", below="design_row")] = field(default=None, kw_only=True)
-
-    @property
-    def design(self) -> DocumentRows | None:
-        """Rows of a design that the documents' priors follow."""
-        return _document_rows(self.design_rows, self.design_place)
 
     def faults(self, context: CheckContext) -> Iterator[str]:
         """Yield the faults of topics that do not ascend, and of counts below zero.
@@ -324,7 +278,6 @@ class ActiveDocuments(CollapsedDocuments):
         Releases up to 0.1 have rounded the counts of long documents.
         """
         yield from super().faults(context)
-        yield from _design_faults(self.design_rows, self.design_place, context)
         yield from ascending(self, "document_lists", "document_topics")
         lists = np.asarray(self.document_lists)
         count, rest = np.asarray(self.document_counts), np.asarray(self.document_rest)

@@ -21,11 +21,10 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import active as active_responsibilities
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, WordGain
 from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, expected_counts, fold_active
 from collapsium.workers.families.cvb.states import AnyActiveLocal, CollapsedRows
-from collapsium.workers.families.cvb.sums import WordGain
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.cvb import stochastic, words
 
 if TYPE_CHECKING:

@@ -1,24 +1,200 @@
-"""Updates of the global state of collapsed topics after a sweep."""
+"""Updates of the global state of collapsed topics after a sweep, with what held-out tokens decide.
+
+The search for the inverse temperature of responsibilities compares two halves of the documents. Tempered
+responsibilities are proportional to the weights raised to the inverse temperature; below 1, they spread a token over
+more topics. Hofmann (1999, section 3.3) chooses the inverse temperature of his tempered EM by held-out tokens. The
+best one grows with the length of documents and with how sharply topics differ.
+
+In each sweep of the search, every other document has a slightly larger inverse temperature, and the rest a smaller one;
+in the next sweeps, it is the other way round. Scores rise in both halves as topics form, so that the difference
+of the gains shows in which direction the inverse temperature is better (Kiefer and Wolfowitz 1952).
+
+Small active sets are tried in large corpora. A document's active set has room for many more topics than the document
+has, as shares of a fraction of a token add up: on texts they predict its other tokens. Where topics are as sharp as in
+simulated corpora, they are noise. Sweeps over small active sets then take half of the time or less, and end in topics
+that predict better.
+
+For some sweeps, half of the documents have small active sets. Scores rise in both halves as topics form, so that
+the change of their difference is what these documents lose. Where that is little, all documents get small active sets.
+What topics gain by it shows in all documents alike: active sets stay small if all score higher.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.families.cvb import active_set_trial, temperature
-from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
+from collapsium.workers.families.cvb import schedule
+from collapsium.workers.families.cvb.active_topics import MAX_COMPLETE_TOPICS
+from collapsium.workers.families.cvb.global_state import (
+    COLDER,
+    HOTTER,
+    LARGE_SETS,
+    SMALL_SETS,
+    ActiveSetTrial,
+    CollapsedGlobalState,
+    CoolingState,
+    HeldScoreSums,
+    SmallActiveSets,
+    StepSums,
+    SweepSums,
+    TopicChanges,
+    TopicTotals,
+)
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.schedule import Phase
-from collapsium.workers.families.cvb.sums import StepSums, SweepSums, TopicChanges, TopicTotals
 from collapsium.workers.families.plain_tokens import PlainSums
 
-Vector = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    from collapsium.workers.families.family import Summary
+
+
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
+
+
+def begin_search(summary: Summary) -> CoolingState | None:
+    """Return the state before the search, or of a fit too short for one; None where the corpus is too small."""
+    if summary.tokens < schedule.MIN_SEARCH_TOKENS or summary.warm or summary.stochastic or not summary.iterations:
+        return None
+    iterations, forming = summary.iterations - summary.growing, schedule.FORMING_SWEEPS_RANDOM
+    shortest, inverse = schedule.MIN_SEARCH_ITERATIONS_RANDOM, schedule.RANDOM_INVERSE_TEMPERATURE
+    if summary.start > 0:
+        shortest, inverse = schedule.MIN_SEARCH_ITERATIONS_CLUSTERS, schedule.CLUSTERS_INVERSE_TEMPERATURE
+    if summary.start > 0 or summary.growing:
+        forming = schedule.FORMING_SWEEPS_CLUSTERS
+    searching = iterations >= shortest
+    return CoolingState(
+        cooling_power=inverse if searching else schedule.SHORT_INVERSE_TEMPERATURE,
+        cooling_step=schedule.TEMPERATURE_SPREAD if searching else 0.0,
+        # Documents that join score low at first, so that scores of other iterations could not be compared.
+        cooling_first=summary.growing + forming,
+        cooling_last=summary.growing + int(schedule.SEARCH_END * iterations),
+    )
+
+
+def step_search(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
+    """Return the global state with the inverse temperature of the next sweep."""
+    old, sums = before.cooling, delta.read(HeldScoreSums)
+    if old is None or sums is None or not before.searching:
+        return after
+    state = replace(old, cooling_sweeps=old.cooling_sweeps + 1)
+    if before.changing:
+        # What topics gain by the change is not due to the temperature.
+        return replace(after, cooling=replace(state, cooling_scores=np.zeros(2)))
+    if state.cooling_sweeps % schedule.SWEEPS_PER_TEMPERATURE == 1:
+        scores, tokens = sums.in_groups(COLDER, HOTTER)
+        inverse = old.cooling_power
+        # A score is taken before its sweep, so the change of the score belongs to the previous step, whose halves were
+        # swapped.
+        formed = old.cooling_sweeps >= old.cooling_first + schedule.SWEEPS_PER_TEMPERATURE
+        if old.cooling_scores.any() and formed and tokens.all():
+            gains = scores - old.cooling_scores
+            change = schedule.TEMPERATURE_GAIN * (float(gains[1] - gains[0]) / (2.0 * old.cooling_step))
+            largest = schedule.MAX_TEMPERATURE_CHANGE
+            inverse = _within_bounds(inverse + min(max(change, -largest), largest))
+        state = replace(state, cooling_power=inverse, cooling_scores=scores)
+    if state.cooling_sweeps % schedule.SWEEPS_PER_TEMPERATURE == 0:
+        state = replace(state, cooling_step=-old.cooling_step)
+    # At the end, the mean inverse temperature of the last sweeps stays.
+    averaged = schedule.AVERAGED_SHARE * max(state.cooling_last - state.cooling_first, 0)
+    if state.cooling_sweeps >= state.cooling_last - averaged:
+        total, count = state.cooling_sum + state.cooling_power, state.cooling_averaged + 1
+        state = replace(state, cooling_sum=total, cooling_averaged=count)
+    if state.cooling_sweeps >= state.cooling_last:
+        mean = _within_bounds(state.cooling_sum / state.cooling_averaged)
+        state = replace(state, cooling_step=0.0, cooling_power=mean)
+    return replace(after, cooling=state)
+
+
+def _within_bounds(inverse: float) -> float:
+    return min(max(inverse, schedule.MIN_INVERSE_TEMPERATURE), schedule.MAX_INVERSE_TEMPERATURE)
+
+
+def end_search(after: GlobalStateT) -> GlobalStateT:
+    """Return the global state after a sweep: once the search has ended, the next sweep counts its held-out tokens."""
+    if after.held is None or after.searching:
+        return after
+    return replace(after, held=replace(after.held, held_share=0.0))
+
+
+def continue_search(after: GlobalStateT) -> GlobalStateT:
+    """Return the global state from which the search continues with fewer held-out tokens than split-merge moves had."""
+    if after.cooling is None or after.held is None:
+        return after
+    held = replace(after.held, held_share=schedule.search_share(after.corpus_tokens))
+    return replace(after, held=held, cooling=replace(after.cooling, cooling_scores=np.zeros(2)))
+
+
+def begin_trial(summary: Summary, options: CollapsedOptions, search: CoolingState | None) -> ActiveSetTrial | None:
+    """Return the state before the trial; None for fits without one."""
+    if search is None or not search.cooling_step or summary.tokens < schedule.MIN_TRIAL_TOKENS or options.most_active:
+        return None
+    if options.topics <= MAX_COMPLETE_TOPICS or search.cooling_first > _last_begin(search):
+        return None
+    return ActiveSetTrial(trial_sweeps=0, trial_small=SmallActiveSets.NOWHERE)
+
+
+def _last_begin(search: CoolingState) -> int:
+    """Return the last sweep of the temperature search after which a trial may begin."""
+    return search.cooling_last - schedule.trial_sweeps() - schedule.SEARCH_SWEEPS_AFTER_TRIAL
+
+
+def step_trial(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
+    """Return the global state with the active sets of the next sweep."""
+    old, search, sums = before.trial, before.cooling, delta.read(HeldScoreSums)
+    if old is None or delta.read(SweepSums) is None:
+        return after
+    state = replace(old, trial_selecting=False)
+    begins = (
+        before.phase is Phase.TEMPERATURE_SEARCH
+        and old.trial_sweeps == 0
+        and search is not None
+        and search.cooling_sweeps <= _last_begin(search)
+    )
+    if sums is not None and (begins or before.phase is Phase.ACTIVE_SET_TRIAL):
+        scores, tokens = sums.in_groups(LARGE_SETS, SMALL_SETS)
+        if tokens.all():
+            state = _compared(state, float(scores[1] - scores[0]), float(scores @ tokens / tokens.sum()))
+    return replace(after, trial=state)
+
+
+def _compared(state: ActiveSetTrial, difference: float, score: float) -> ActiveSetTrial:
+    """Return the state after another sweep.
+
+    Before it, the half that gets small active sets first scored higher by `difference`, and all documents had `score`.
+    """
+    sweeps, loss, gain = state.trial_sweeps + 1, state.trial_loss, state.trial_gain
+    in_half, everywhere, last = schedule.half_selection(), schedule.full_selection(), schedule.trial_sweeps()
+    if sweeps < in_half:
+        loss += difference / schedule.TRIAL_LARGE_SWEEPS
+    elif in_half < sweeps < everywhere:
+        loss -= difference / schedule.TRIAL_HALF_SWEEPS
+    if everywhere - schedule.TRIAL_COMPARED_SWEEPS <= sweeps < everywhere:
+        gain -= score / schedule.TRIAL_COMPARED_SWEEPS
+    elif sweeps > last - schedule.TRIAL_COMPARED_SWEEPS:
+        gain += score / schedule.TRIAL_COMPARED_SWEEPS
+    state = replace(state, trial_sweeps=sweeps, trial_loss=loss, trial_gain=gain)
+    if sweeps == in_half - 1:
+        return replace(state, trial_small=SmallActiveSets.IN_HALF, trial_selecting=True)
+    if sweeps == everywhere - 1 and loss <= schedule.MAX_TRIAL_LOSS:
+        return replace(state, trial_small=SmallActiveSets.EVERYWHERE, trial_selecting=True)
+    if sweeps == everywhere - 1 or (sweeps == last and gain < schedule.MIN_TRIAL_GAIN):
+        return end_trial(state)
+    return state
+
+
+def end_trial(state: ActiveSetTrial) -> ActiveSetTrial:
+    """Return the state after a trial from which all documents have large active sets again."""
+    large = SmallActiveSets.NOWHERE
+    return replace(state, trial_sweeps=schedule.trial_sweeps(), trial_small=large, trial_selecting=True)
+
+
+Vector = npt.NDArray[np.float64]
 
 FORGETTING = 0.7  # Exponent of averages over minibatches: minibatch n has the weight n^-FORGETTING
 # Share of all tokens by which rounding in the rows of many words may bring a topic without tokens below zero; on
@@ -81,21 +257,36 @@ def counted(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta, par
 
 def decide(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
     """Return the global state with the temperature and the active sets of the next sweep; see `schedule`."""
-    after = temperature.step(before, after, delta)
-    after = active_set_trial.step(before, after, delta)
+    after = step_search(before, after, delta)
+    after = step_trial(before, after, delta)
     # Split-merge moves release the tokens that they hold out themselves.
-    return after if before.phase is Phase.SPLIT_MERGE else temperature.end(after)
+    return after if before.phase is Phase.SPLIT_MERGE else end_search(after)
 
 
 def carried(global_state: GlobalStateT, known: GlobalStateT, options: CollapsedOptions) -> GlobalStateT:
     """Return the global state of a warm start, with the temperature and the active sets that another run has chosen."""
-    after = temperature.carried(global_state, known, options.inverse_temperature)
-    return active_set_trial.carried(after, known, options)
+    if options.inverse_temperature is not None:
+        return global_state
+    if known.cooling is not None:
+        global_state = replace(global_state, cooling=replace(known.cooling, cooling_step=0.0))
+    trial = known.trial
+    if trial is None or not trial.trial_small or options.most_active:
+        return global_state
+    if trial.trial_sweeps < schedule.trial_sweeps():
+        # The other run stopped in its trial: some documents have small active sets that nothing has confirmed.
+        return replace(global_state, trial=end_trial(trial))
+    # New documents begin with large active sets, so that the first sweep selects.
+    return replace(global_state, trial=replace(trial, trial_selecting=True))
 
 
 def figures(global_state: CollapsedGlobalState) -> dict[str, float]:
-    """Return the inverse temperature and the share of small active sets, in fits that choose them."""
-    return temperature.figures(global_state) | active_set_trial.figures(global_state)
+    """Return the inverse temperature and the share of small active sets from the next sweep on, where fits choose."""
+    figures, trial = {}, global_state.trial
+    if global_state.cooling is not None:
+        figures["power"] = global_state.cooling.cooling_power
+    if trial is not None:
+        figures["small_active_sets"] = trial.trial_small / SmallActiveSets.EVERYWHERE
+    return figures
 
 
 def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
@@ -107,7 +298,10 @@ def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:
         return moments
     if totals is not None:
         # With active responsibilities, the background is spread anew.
-        moments[0] = _without_rounding(over_bands(totals.topic_total))
+        counts = over_bands(totals.topic_total)
+        # None is below zero by rounding; lower values indicate a damaged checkpoint.
+        rounding = MAX_ROUNDING * max(float(counts.sum()), 0.0)
+        moments[0] = np.where((counts < 0.0) & (counts >= -rounding), 0.0, counts)
         if totals.topic_variance_total is not None:
             moments[1] = totals.topic_variance_total
         return moments
@@ -122,12 +316,6 @@ def over_bands(totals: Vector) -> Vector:
     """Return totals of topics, shape (topics,), from the totals over the bands of the vocabulary, in their order."""
     summed: Vector = totals if totals.ndim == 1 else totals.sum(axis=0)
     return summed
-
-
-def _without_rounding(totals: Vector) -> Vector:
-    """Return totals of topics, none below zero by rounding; lower values indicate a damaged checkpoint."""
-    rounding = MAX_ROUNDING * max(float(totals.sum()), 0.0)
-    return np.where((totals < 0.0) & (totals >= -rounding), 0.0, totals)
 
 
 def moved_log_absent(global_state: CollapsedGlobalState, delta: Delta) -> Vector:

@@ -28,10 +28,10 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, CheckContext, LocalState, State
 from collapsium.workers.families import generative
 from collapsium.workers.families.dirichlet import pair_probability
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Footprint, Summary
-from collapsium.workers.families.gibbs.allowed_topics import LabelLists
-from collapsium.workers.families.gibbs.label_topics import (
+from collapsium.workers.families.gibbs.labels import (
+    LabelLists,
     LabelOptions,
     draw_labels,
     label_count,
@@ -44,23 +44,25 @@ from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
     GibbsFamily,
-    footprint,
-    topics_falling,
-)
-from collapsium.workers.families.gibbs.states import Counts, Ints, SampledRows, SymmetricGlobalState, Vector
-from collapsium.workers.families.gibbs.tokens import (
     corpus_sums,
     count_words,
     delta_ids,
     draw_initial_topics,
+    footprint,
+    topics_falling,
     word_changes,
 )
-from collapsium.workers.families.label_tables import LabelBytes, table_faults
-from collapsium.workers.families.plain_tokens import SampledTokens, length_faults
+from collapsium.workers.families.gibbs.states import Counts, Ints, SampledRows, SymmetricGlobalState, Vector
+from collapsium.workers.families.plain_tokens import LabelBytes, SampledTokens, length_faults, table_faults
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.gibbs.labels import sweep_authors
-from collapsium.workers.kernels.gibbs.records import DocumentAuthors, TokenAssignments, TopicCounts, WordPrior
-from collapsium.workers.kernels.gibbs.topics import word_rising
+from collapsium.workers.kernels.gibbs.topics import (
+    DocumentAuthors,
+    TokenAssignments,
+    TopicCounts,
+    WordPrior,
+    word_rising,
+)
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.special_functions import gammaln
 

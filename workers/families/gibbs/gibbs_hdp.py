@@ -35,8 +35,15 @@ from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
     FreeTopicsFamily,
+    Slots,
+    count_documents,
+    delta_ids,
+    document_sums,
     footprint,
+    padded,
+    sweep_shard,
     topic_changes,
+    word_changes,
 )
 from collapsium.workers.families.gibbs.states import (
     MAX_TOPICS,
@@ -47,18 +54,8 @@ from collapsium.workers.families.gibbs.states import (
     Vector,
     added_counts,
 )
-from collapsium.workers.families.gibbs.tokens import (
-    Slots,
-    count_documents,
-    delta_ids,
-    document_sums,
-    padded,
-    sweep_shard,
-    word_changes,
-)
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE
-from collapsium.workers.kernels.cvb.active_sums import active_probability
-from collapsium.workers.kernels.cvb.words import log_eta
+from collapsium.workers.kernels.cvb.words import active_probability, log_eta
 from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.options import Formerly
@@ -138,16 +135,6 @@ class BornTopics(State):
     """Topics that were created in a sweep."""
 
     born: Vector  # Their pi_k; 0 of other slots; float64 (slots,)
-
-
-def _log_sticks(shard: Shard, alpha: float, stream: Stream) -> float:
-    """Draw eta_d ~ Beta(alpha, n_d) of the documents that have tokens; return the sum of their logarithms."""
-    lengths = shard.lengths[shard.lengths > 0].astype(np.float64)
-    generator = stream.at(purpose=f"{stream.purpose} sticks").generator()
-    # In logarithms, where a small alpha does not vanish: Gamma(a) is Gamma(a + 1) U^(1/a).
-    log_stick = special.log(generator.standard_gamma(alpha + 1.0, lengths.size))
-    log_stick -= generator.standard_exponential(lengths.size) / alpha
-    return float((log_stick - np.logaddexp(log_stick, special.log(generator.standard_gamma(lengths)))).sum())
 
 
 LANES = 16  # Shards whose new topics stay apart; more share them
@@ -239,7 +226,9 @@ class GibbsHdp(FreeTopicsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         topic, sums = added_counts(global_state.topic, topic_changes(delta)), delta.read(GibbsHdpSums)
         after = replace(global_state.with_slots(topic.size), topic=topic, free=topic == 0)
         if sums is None:
-            after = replace(after, pi=_initial_pi(after.pi, topic))
+            # Initial topics keep their pi if it covers all, else it is even.
+            even, known = 1.0 / (np.count_nonzero(topic) + 1), (topic == 0) | (after.pi > 0)
+            after = replace(after, pi=np.where(topic > 0, after.pi if known.all() else even, 0.0))
         else:
             after = _draw_hyperparameters(after, sums, self.options, stream.generator())
         lanes = global_state.lanes
@@ -294,13 +283,20 @@ class GibbsHdp(FreeTopicsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
         draw_tables(active.document_topics, active.document_counts, sweep.prior, key, tables)
         free = np.ones(columns, dtype=bool)
         free[: global_state.free.size] = global_state.free
+        # The documents that have tokens draw eta_d ~ Beta(alpha, n_d), in logarithms, where a small alpha does not
+        # vanish: Gamma(a) is Gamma(a + 1) U^(1/a).
+        alpha, lengths = priors.concentration, shard.lengths[shard.lengths > 0].astype(np.float64)
+        generator = stream.at(purpose=f"{stream.purpose} sticks").generator()
+        log_gamma = special.log(generator.standard_gamma(alpha + 1.0, lengths.size))
+        log_gamma -= generator.standard_exponential(lengths.size) / alpha
+        log_sticks = log_gamma - np.logaddexp(log_gamma, special.log(generator.standard_gamma(lengths)))
         parts = {
             **sums,
             **document_sums(shard, priors.concentration),
             "word_topic": word_changes(rows.word_topic, sweep.word_topic),
             "tables": fresh(tables, "topic"),
             "born": fresh(np.where(free, sweep.prior, 0.0) / priors.concentration, "topic"),
-            "log_stick": fresh(_log_sticks(shard, priors.concentration, stream)),
+            "log_stick": fresh(float(log_sticks.sum())),
         }
         seconds = {"kernel": time.perf_counter() - began}
         return GibbsLocal(active, token_topic=sweep.token_topic), Delta(parts, delta_ids(shard, columns), seconds)
@@ -318,13 +314,6 @@ class GibbsHdp(FreeTopicsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
 def _columns(topics: int, lanes: int) -> int:
     """Return the slots for a number of topics, with some for new topics."""
     return padded(topics + max(MIN_FREE_SLOTS * lanes, 8))
-
-
-def _initial_pi(pi: npt.NDArray[np.float64], topic: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return pi of the initial topics: unchanged if it covers all, else uniform."""
-    even = 1.0 / (np.count_nonzero(topic) + 1)
-    known = (topic == 0) | (pi > 0)
-    return np.where(topic > 0, pi if known.all() else even, 0.0)
 
 
 def _draw_hyperparameters(

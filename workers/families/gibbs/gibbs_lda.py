@@ -14,31 +14,28 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from collapsium.workers.arrays.annotations import numbers
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families import generative
-from collapsium.workers.families.family import FamilyOptions, Footprint, Summary
+from collapsium.workers.families.family import FamilyOptions, Footprint, Summary, one_alpha
 from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
     FreeTopicsFamily,
-    footprint,
-)
-from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
-from collapsium.workers.families.gibbs.tokens import (
     count_documents,
     delta_ids,
     document_sums,
+    footprint,
     sweep_shard,
     word_changes,
 )
+from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE
-from collapsium.workers.kernels.cvb.active_sums import active_probability
-from collapsium.workers.kernels.cvb.words import log_eta
+from collapsium.workers.kernels.cvb.words import active_probability, log_eta
 from collapsium.workers.kernels.gibbs.topics import list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.special_functions import digamma
@@ -89,7 +86,7 @@ class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collaps
         description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
         "being the size of the vocabulary",
     )
-    learn: tuple[Learned, ...] = Field(
+    learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
         (), description="hyperparameters to learn: alpha (one value), asymmetric-alpha (one value for each topic), beta"
     )
 
@@ -97,13 +94,6 @@ class GibbsLdaOptions(FamilyOptions, title="latent Dirichlet allocation, collaps
     def learns_alpha(self) -> bool:
         """True if a_k is learned."""
         return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
-
-    @field_validator("learn")
-    @classmethod
-    def _one_alpha(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
-        if {"alpha", "asymmetric-alpha"} <= set(learn):
-            raise ValueError("name either alpha or asymmetric-alpha")
-        return learn
 
 
 MIN_PARAMETER = 1e-8  # Smallest Dirichlet parameter that learning may reach

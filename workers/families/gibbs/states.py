@@ -14,7 +14,7 @@ from collapsium.workers.arrays.annotations import SAVED, UNSAVED, indices, non_n
 from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
 from collapsium.workers.families.dirichlet import DirichletPriors
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE, SampledTokens
-from collapsium.workers.kernels.gibbs.records import DocumentTopics
+from collapsium.workers.kernels.gibbs.topics import DocumentTopics
 
 Counts: TypeAlias = npt.NDArray[np.int32]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -25,14 +25,11 @@ MAX_TOPICS = 1 << 16  # Topics that 16 bits of a token can name
 
 
 @dataclass(frozen=True)
-class SampledGlobalState(GlobalState, ABC):
-    """Hyperparameters of the words, and the tokens of each topic."""
-
-    grows: ClassVar[bool] = False  # Whether topics are created in sweeps, so that blocks may lack the last ones
+class DirichletGlobalState(GlobalState, ABC):
+    """Dirichlet priors of documents over topics, and of topics over words."""
 
     vocabulary: Annotated[float, numbers(low=MIN_POSITIVE)]  # W, the number of words
     beta: Annotated[float, numbers(low=MIN_POSITIVE)]  # B, the concentration of a topic over the words
-    topic: Annotated[Ints, non_negative("topic", dtypes="i8 f8")]  # n_k; float64 in a simulated model
 
     @property
     @abstractmethod
@@ -48,6 +45,15 @@ class SampledGlobalState(GlobalState, ABC):
     def priors(self) -> DirichletPriors:
         """Dirichlet priors of documents and topics."""
         return DirichletPriors(self.topic_parameters, self.concentration, self.beta / self.vocabulary, self.beta)
+
+
+@dataclass(frozen=True)
+class SampledGlobalState(DirichletGlobalState):
+    """Hyperparameters, and the tokens of each topic."""
+
+    grows: ClassVar[bool] = False  # Whether topics are created in sweeps, so that blocks may lack the last ones
+
+    topic: Annotated[Ints, non_negative("topic", dtypes="i8 f8")]  # n_k; float64 in a simulated model
 
     @property
     def initial_topics(self) -> int:

@@ -31,11 +31,9 @@ from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.document_hash import smallest_hashes, vector_hashes
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
-from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.arrays.state import Arrays, present
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.hca import posterior as gaussian
-from collapsium.workers.families.hca import shared_paths as chains
-from collapsium.workers.families.hca.options import HcaOptions
 from collapsium.workers.families.hca.posterior import Sums
 from collapsium.workers.families.hca.states import (
     CANDIDATES,
@@ -46,6 +44,7 @@ from collapsium.workers.families.hca.states import (
     Clustering,
     ClusterSums,
     HcaGlobalState,
+    HcaOptions,
     HcaRows,
     LeafProbes,
     Loadings,
@@ -66,7 +65,7 @@ from collapsium.workers.families.hca.tree_update import (
     sweep_chains,
 )
 from collapsium.workers.families.ncrp import node_moves
-from collapsium.workers.families.ncrp import prior as nested
+from collapsium.workers.families.ncrp import tree as nested
 from collapsium.workers.families.ncrp.node_moves import Moves, depth_first, regular_tree
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, DocumentEnds, FittedTree, Tree, Vector
 from collapsium.workers.kernels.jit import AnyKernel
@@ -186,24 +185,15 @@ def end_quadratics(
 FOLD_IN_PASSES = 20  # Passes over unseen vectors in the factorised form
 
 
-def _with_restored_factors(local: VectorFactors, global_state: HcaGlobalState) -> VectorFactors:
-    """Return the factors from before a split that was rejected."""
-    if not global_state.splits.restoring or local.document_factors_saved is None:
-        return local
-    return replace(local, document_factors=local.document_factors_saved, document_spread=local.document_spread_saved)
+def _with_moved_factors(local: VectorFactors, global_state: HcaGlobalState) -> VectorFactors:
+    """Return the factors for the next sweep: from before a split that was rejected, if there is one, and turned.
 
-
-def _factors_before_trial(local: VectorFactors, global_state: HcaGlobalState) -> tuple[Vector | None, Vector | None]:
-    """Return the factors from before a split that is on trial, and their covariances; None if there is no trial."""
-    if not global_state.separate_factors or not global_state.splits.trial_left:
-        return None, None
-    if global_state.splits.begins_trial:
-        return local.document_factors, local.document_spread
-    return local.document_factors_saved, local.document_spread_saved
-
-
-def _with_turned_factors(local: VectorFactors, global_state: HcaGlobalState) -> VectorFactors:
-    """Turn the factors at nodes that a move adds to others with a minus, of vectors whose best path has them."""
+    Factors turn at nodes that a move adds to others with a minus, of vectors whose best path has them.
+    """
+    if global_state.splits.restoring and local.document_factors_saved is not None:
+        local = replace(
+            local, document_factors=local.document_factors_saved, document_spread=local.document_spread_saved
+        )
     tree, moves = global_state.fitted.tree, global_state.next_sweep.moves
     paths = tree.paths()[local.document_best]
     sign = np.ones(paths.shape)
@@ -225,10 +215,10 @@ def _cluster(shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, st
         place = np.minimum(np.searchsorted(seeds, hashes), seeds.size - 1)
         label[:] = np.where(seeds[place] == hashes, place, -1)
     else:
-        present = np.flatnonzero(clustering.cluster_counts > 0)
-        centres = np.ascontiguousarray((rows.word_node[:, present] / clustering.cluster_counts[present]).T)
+        occupied = np.flatnonzero(clustering.cluster_counts > 0)
+        centres = np.ascontiguousarray((rows.word_node[:, occupied] / clustering.cluster_counts[occupied]).T)
         nearest(shard.values, centres, label)
-        label = present[label].astype(np.int32)
+        label = occupied[label].astype(np.int32)
     sums, counts = np.zeros((columns + 1, shard.words.size)), np.zeros(columns)
     inside = label >= 0
     np.add.at(sums, label[inside], shard.values[inside])
@@ -300,63 +290,6 @@ class InitialTree:
 
 
 NO_MASS = -1e300  # Logarithm of no mass
-
-
-def draw_tree(
-    global_state: HcaGlobalState, options: HcaOptions, words: int, stream: Stream
-) -> tuple[Vector, HcaGlobalState]:
-    """Draw a tree's loadings and mean.
-
-    Returns rows: Loadings of each node and, last, the mean; global_state: As a sweep would leave them: all leaves are
-    equally likely, and nothing is outside
-    """
-    branching = [int(branches) for branches in np.resize(options.branching, options.depth - 1)]
-    parents = regular_tree(branching)
-    tree = Tree(parents, len(branching) + 1)
-    size, generator = parents.size + 1, stream.at(purpose="simulate loadings").generator()
-    rows = np.ascontiguousarray(generator.normal(scale=options.loading_scale, size=(size, words)).T)
-    full = tree.levels == tree.depth - 1
-    ends = np.where(full, global_state.documents / full.sum(), 0.0)
-    logs = np.where(full, -np.log(full.sum()), NO_MASS)
-    solve, gram, spread = np.eye(size), np.einsum("wi,wj->ij", rows, rows), np.zeros(size)
-    upcoming = replace(global_state.next_sweep.upcoming, next_parent=parents, next_end_log=logs)
-    following = replace(
-        global_state.next_sweep,
-        upcoming=upcoming,
-        moves=Moves(tree).move_table(),
-        next_loadings=NextLoadings(solve, gram, spread),
-        tau=options.noise_scale**-2.0,
-        log_tau=float(-2.0 * np.log(options.noise_scale)),
-    )
-    drawn = replace(
-        global_state,
-        clustering=replace(global_state.clustering, stage=TREE),
-        fitted=replace(global_state.fitted, node_parent=parents, end_log=logs),
-        masses=NodeMasses(tree.gathered(ends), ends),
-        loadings=Loadings(solve, gram, spread),
-        next_sweep=following,
-    )
-    return rows, drawn
-
-
-def draw_vectors(
-    rows: npt.NDArray[np.float64], tree: Tree, tau: float, documents: int, stream: Stream
-) -> tuple[Vectors, npt.NDArray[np.float64]]:
-    """Draw vectors from a tree.
-
-    Returns vectors: The vectors, without ids; theta: 1 at the leaf of each vector, else 0
-    """
-    from collapsium.storage.building import simulated
-
-    generator = stream.generator()
-    leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
-    factors, noise = generator.normal(size=(documents, tree.depth)), generator.normal(size=(documents, len(rows)))
-    values = rows[:, -1] + noise / np.sqrt(tau)
-    for level, nodes in enumerate(tree.paths()[leaf].T):
-        values += factors[:, level, np.newaxis] * rows.T[nodes]
-    theta = np.zeros((documents, tree.parents.size))
-    theta[np.arange(documents), leaf] = 1.0
-    return simulated.drawn_vectors(values), theta
 
 
 SEEDS_PER_LEAF = 4  # Initial clusters for each leaf
@@ -448,7 +381,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         if swept is None:
             return {}
         model = global_state.next_sweep
-        spread = float(model.next_loadings.next_spread[-1])
+        spread = float(model.next_loadings.spread[-1])
         constant = 0.5 * global_state.vocabulary * (model.log_tau - special.log(2.0 * np.pi) - model.tau * spread)
         return {"objective": swept.bound + swept.documents * constant - model.kl}
 
@@ -475,17 +408,52 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         return Description(columns, share, top, values, parent=tree.parents[columns], signed=True)
 
     def draw_model(self, summary: Summary, stream: Stream) -> tuple[Arrays, HcaGlobalState]:
-        """Draw a tree for simulation, with ``branching`` children of each node."""
-        global_state = self.initialise(summary, stream)
-        rows, drawn = draw_tree(global_state, self.options, summary.words, stream)
-        return {"word_node": rows}, drawn
+        """Draw the loadings of each node and, last, the mean of a tree with ``branching`` children of each node.
+
+        The global state is as a sweep would leave it: all leaves are equally likely, and nothing is outside.
+        """
+        options, global_state = self.options, self.initialise(summary, stream)
+        branching = [int(branches) for branches in np.resize(options.branching, options.depth - 1)]
+        parents = regular_tree(branching)
+        tree = Tree(parents, len(branching) + 1)
+        size, generator = parents.size + 1, stream.at(purpose="simulate loadings").generator()
+        rows = np.ascontiguousarray(generator.normal(scale=options.loading_scale, size=(size, summary.words)).T)
+        full = tree.levels == tree.depth - 1
+        ends = np.where(full, global_state.documents / full.sum(), 0.0)
+        logs = np.where(full, -np.log(full.sum()), NO_MASS)
+        loadings = np.eye(size), np.einsum("wi,wj->ij", rows, rows), np.zeros(size)
+        following = replace(
+            global_state.next_sweep,
+            upcoming=replace(global_state.next_sweep.upcoming, next_parent=parents, next_end_log=logs),
+            moves=Moves(tree).move_table(),
+            next_loadings=NextLoadings(*loadings),
+            tau=options.noise_scale**-2.0,
+            log_tau=float(-2.0 * np.log(options.noise_scale)),
+        )
+        return {"word_node": rows}, replace(
+            global_state,
+            clustering=replace(global_state.clustering, stage=TREE),
+            fitted=replace(global_state.fitted, node_parent=parents, end_log=logs),
+            masses=NodeMasses(tree.gathered(ends), ends),
+            loadings=Loadings(*loadings),
+            next_sweep=following,
+        )
 
     def simulate(
         self, topics: Arrays, global_state: HcaGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Vectors, npt.NDArray[np.float64]]:
         """Draw vectors and their leaves: all leaves are equally likely, x ~ N(0, I), t ~ N(W x + mu, I / tau)."""
-        tau = global_state.next_sweep.tau
-        return draw_vectors(topics["word_node"], global_state.fitted.tree, tau, documents, stream)
+        from collapsium.storage.building import simulated
+
+        rows, tree, generator = topics["word_node"], global_state.fitted.tree, stream.generator()
+        leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
+        factors, noise = generator.normal(size=(documents, tree.depth)), generator.normal(size=(documents, len(rows)))
+        values = rows[:, -1] + noise / np.sqrt(global_state.next_sweep.tau)
+        for level, nodes in enumerate(tree.paths()[leaf].T):
+            values += factors[:, level, np.newaxis] * rows.T[nodes]
+        theta = np.zeros((documents, tree.parents.size))
+        theta[np.arange(documents), leaf] = 1.0
+        return simulated.drawn_vectors(values), theta
 
     def kernels(self, global_state: HcaGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""
@@ -523,26 +491,21 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         began = time.perf_counter()
         if global_state.clustering.stage < TREE:
             return local, _cluster(shard, rows, global_state, stream)
-        model, splits = global_state.next_model, global_state.splits
-        factors, spread = _factors_before_trial(local, global_state)
+        upcoming, splits, before = global_state.next_sweep.upcoming, global_state.splits, local
+        loadings, chained = global_state.next_sweep.next_loadings, global_state.chain_sweeps_left > 0
+        model = TreeModel(upcoming.tree, loadings, upcoming.next_end_log, chained)
         if global_state.separate_factors:
-            local = _with_turned_factors(_with_restored_factors(local, global_state), global_state)
-        sums = global_state.next_sweep.moves.apply(rows.saved if splits.restoring else rows.word_node)
+            local = _with_moved_factors(local, global_state)
+        sums = global_state.next_sweep.moves.apply(present(rows.word_saved) if splits.restoring else rows.word_node)
         paths = VectorPaths(shard, local, sums, model, global_state, self.options.prior_variance)
         after, tree = paths.local(), model.tree
         columns = tree.parents.size
         places = np.append(tree.columns, columns)
-        by_word, second, ends = (
-            np.zeros((shard.words.size, columns + 1)),
-            np.zeros((columns + 1,) * 2),
-            np.zeros(columns),
-        )
-        by_word[:, places], second[np.ix_(places, places)], ends[tree.columns] = (
-            paths.by_node.T,
-            paths.second,
-            paths.ends,
-        )
-        probes = LeafProbes(shard, stream, rows.probes, splits)
+        by_word, second = np.zeros((shard.words.size, columns + 1)), np.zeros((columns + 1,) * 2)
+        by_word[:, places], second[np.ix_(places, places)] = paths.by_node.T, paths.second
+        ends = np.zeros(columns)
+        ends[tree.columns] = paths.ends
+        probes = LeafProbes(shard, stream, present(rows.word_probe), splits)
         paths.step_probes(probes)
         if probes.other_side is not None:
             paths.add_other_side(*probes.other_side, by_word, second, ends)
@@ -558,13 +521,13 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
             "documents": fresh(float(shard.documents)),
             "tokens": fresh(float(shard.tokens)),
         }
-        delta = Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
-        after = replace(after, document_factors_saved=factors, document_spread_saved=spread)
-        return after, delta
-
-    def advance(self, rows: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, HcaGlobalState]:
-        """Return the rows unchanged: a shard's changes take effect in the next iteration."""
-        return rows, global_state
+        if global_state.separate_factors and splits.trial_left:
+            # A trial keeps the factors from before the split.
+            factors, spread = before.document_factors_saved, before.document_spread_saved
+            if splits.begins_trial:
+                factors, spread = before.document_factors, before.document_spread
+            after = replace(after, document_factors_saved=factors, document_spread_saved=spread)
+        return after, Delta(parts, {"word": shard.words}, {"kernel": time.perf_counter() - began})
 
     def fold(self, block: HcaRows, delta: Delta, global_state: HcaGlobalState) -> tuple[HcaRows, Delta]:
         """Replace a block's sums by new ones, and return their products.
@@ -584,7 +547,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
                 "vectors by a constant"
             )
         change = np.abs(after - before).sum() / max(np.abs(after).sum(), 1e-300)
-        probes = np.zeros(block.probes.shape)
+        probes = np.zeros(present(block.word_probe).shape)
         if swept.word_probe is not None:
             probes[delta.ids["word"]] = swept.word_probe
         parts = {
@@ -592,7 +555,8 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
             "products": fresh(np.einsum("wi,wj->ij", after, after), "node", "other"),
             "moved": fresh(min(float(change), 1.0) * len(after) * global_state.documents),
         }
-        return HcaRows(after, before if global_state.splits.begins_trial else block.saved, probes), Delta(parts)
+        saved = before if global_state.splits.begins_trial else present(block.word_saved)
+        return HcaRows(after, saved, probes), Delta(parts)
 
     def finished_rows(self, block: HcaRows, global_state: HcaGlobalState) -> HcaRows:
         """Return the rows as a finished model saves them: B."""
@@ -600,7 +564,8 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
 
     def fold_in(self, shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, stream: Stream) -> VectorFactors:
         """Return paths and factors of unseen vectors, fitted with the tree fixed."""
-        model, variance = global_state.fitted_model, self.options.prior_variance
+        fitted, variance = global_state.fitted, self.options.prior_variance
+        model = TreeModel(fitted.tree, global_state.loadings, fitted.end_log, without_root=False)
         local = VectorPaths(shard, None, rows.word_node, model, global_state, variance).local()
         for _ in range(FOLD_IN_PASSES if global_state.factorised and global_state.separate_factors else 0):
             local = VectorPaths(shard, local, rows.word_node, model, global_state, variance).local()
@@ -644,31 +609,25 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
 
 
 def _with_clusters(
-    global_state: HcaGlobalState, sums: ClusterSums, options: HcaOptions, stream: Stream
+    global_state: HcaGlobalState, clusters: ClusterSums, options: HcaOptions, stream: Stream
 ) -> HcaGlobalState:
     """Return the global state after a round of clustering; after the last with a tree of the clusters."""
-    clustering = replace(global_state.clustering, cluster_counts=sums.cluster_counts, stage=CLUSTERS)
+    clustering = replace(global_state.clustering, cluster_counts=clusters.cluster_counts, stage=CLUSTERS)
     after = replace(global_state, another_round=True, rounds=global_state.rounds + 1, clustering=clustering)
     if after.rounds <= CLUSTER_ROUNDS:
         return after
-    tree = _tree_of_clusters(after, sums, options, stream)
-    return replace(after, clustering=replace(clustering, stage=TREE), next_sweep=tree)
-
-
-def _tree_of_clusters(
-    global_state: HcaGlobalState, clusters: ClusterSums, options: HcaOptions, stream: Stream
-) -> NextSweep:
-    """Return a tree of clusters, or a chain for each group of them under a root that no vector has."""
+    # The tree has the clusters, or a chain for each group of them under a root that no vector has.
     counts, chained = clusters.cluster_counts, global_state.chain_sweeps_left > 0
-    present = np.flatnonzero(counts > 0)
-    labels = chains.levels(clusters.products, counts, present, options.sizes())
+    occupied = np.flatnonzero(counts > 0)
+    labels = gaussian.levels(clusters.products, counts, occupied, options.sizes())
     if chained:
         labels[1:] = [labels[-1]] * options.depth
-    initial = InitialTree(labels, global_state.fitted.node_parent.size, present, stream, chained=chained)
+    initial = InitialTree(labels, global_state.fitted.node_parent.size, occupied, stream, chained=chained)
     sums = initial.sums(counts, clusters.products, clusters.square, clusters.documents, global_state.vocabulary)
     components = gaussian.fitted(sums, options.prior(), gaussian.first_tau(sums, options.prior()))
-    following = next_sweep(Moves(initial.tree), sums, components, initial.ends(counts), options)
-    return replace(following, moves=Moves(initial.tree, initial.sources).move_table())
+    tree = next_sweep(Moves(initial.tree), sums, components, initial.ends(counts), options)
+    tree = replace(tree, moves=Moves(initial.tree, initial.sources).move_table())
+    return replace(after, clustering=replace(clustering, stage=TREE), next_sweep=tree)
 
 
 def _with_sweep(global_state: HcaGlobalState, swept: TreeSums, bound: float, options: HcaOptions) -> HcaGlobalState:

@@ -1,6 +1,4 @@
-"""States and sums of hierarchical component analysis.
-
-Probes of leaves, by which they are split.
+"""Options, states and sums of hierarchical component analysis, and probes of leaves, by which they are split.
 
 A *probe* of each leaf is the direction along which most remains of its vectors, by power iteration, one step a sweep.
 Vectors along two lines of which a leaf has the bisector lie on opposite sides of x_leaf times the residual along the
@@ -11,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, field_validator, model_validator
 
 from collapsium.storage.data_types import AnyArray
+from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.annotations import indices, non_negative, numbers, presence_faults, size, sizes
 from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.document_hash import vector_hashes
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
+from collapsium.workers.families.family import FamilyOptions
 from collapsium.workers.families.ncrp.tree import (
     FREE,
     MAX_DEPTH,
@@ -39,6 +40,88 @@ from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard
+
+
+PARENTS_PER_NODE = 0.35  # Nodes of a level for each node of the level below, by default
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Variance s0 of loadings, and shape and rate of tau's Gamma distribution."""
+
+    variance: float
+    shape: float
+    rate: float
+
+
+class HcaOptions(FamilyOptions, title="hierarchical component analysis: a Gaussian tree on vectors, variational"):
+    """Options of the family."""
+
+    drawn = ("branching", "loading_scale", "noise_scale")
+    depth: int = Field(
+        2,
+        ge=1,
+        le=8,
+        description="number of levels L of the tree; a vector is explained by one component of each level",
+    )
+    max_nodes: int = Field(30, ge=1, le=1024, description="largest number of nodes of the tree")
+    gamma: float = Field(
+        1.0,
+        gt=0,
+        description="concentration of the nested Chinese restaurant process: larger values give a node more children",
+    )
+    form: Literal["conditional", "factorised"] = Field(
+        "conditional",
+        description="variational family: conditional, q(c) q(x | c), the tighter bound; factorised, q(c) "
+        "q(x), as in Wang and Blei",
+    )
+    prior_variance: float = Field(1000.0, gt=0, description="prior variance s0 of each loading, and of the mean")
+    tau_shape: float = Field(0.001, gt=0, description="shape of the Gamma prior of tau, the precision of the noise")
+    tau_rate: float = Field(0.001, gt=0, description="rate of the Gamma prior of tau")
+    prune: float = Field(1e-6, ge=0, description="remove a node whose expected number of vectors is smaller")
+    merge: float = Field(
+        0.95, gt=0, le=1, description="merge two sibling leaves if the cosine of their vectors is larger; 1: never"
+    )
+    split: bool = Field(True, description="try to split leaves; in a full tree, together with a merge elsewhere (SMEM)")
+    compare: bool = Field(True, description="merge siblings if that raises the bound")
+    branching: tuple[int, ...] = Field(
+        (3,),
+        description="simulate: children of each node, one number for all levels but the last, or a list with "
+        "one number for each",
+    )
+    loading_scale: float = Field(3.0, gt=0, description="simulate: standard deviation of the loadings and the mean")
+    noise_scale: float = Field(0.3, gt=0, description="simulate: standard deviation of the noise")
+
+    @field_validator("branching")
+    @classmethod
+    def _above_zero(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if not value or min(value) < 1:
+            raise ValueError(f"expected numbers above zero, found {list(value)}")
+        return value
+
+    @model_validator(mode="after")
+    def _a_node_a_level(self) -> HcaOptions:
+        if self.max_nodes < self.depth:
+            raise OptionError(f"expected at least {self.depth}, one per level, found {self.max_nodes}", "max_nodes")
+        if len(self.branching) not in (1, self.depth - 1):
+            raise OptionError(f"expected 1 value or {self.depth - 1}, found {len(self.branching)}", "branching")
+        return self
+
+    def prior(self) -> Prior:
+        """Return the priors."""
+        return Prior(self.prior_variance, self.tau_shape, self.tau_rate)
+
+    def sizes(self) -> list[int]:
+        """Return the initial number of nodes of each level: a root, and as many leaves as leave room for the others."""
+        for leaves in range(self.max_nodes, 0, -1):
+            above = [
+                max(1, round(leaves * PARENTS_PER_NODE ** (self.depth - 1 - level)))
+                for level in range(1, self.depth - 1)
+            ]
+            sizes = [1, *above, leaves][-self.depth :] if self.depth > 1 else [1]
+            if sum(sizes) <= self.max_nodes:
+                return [*sizes[:-1], sizes[-1] + self.max_nodes - sum(sizes)] if self.depth > 1 else sizes
+        return [1] * self.depth
 
 
 @dataclass(frozen=True)
@@ -103,18 +186,10 @@ class Loadings(State):
     spread: Annotated[Vector, non_negative("topic+1")]  # s_i
 
 
-@dataclass(frozen=True)
-class NextLoadings(State):
-    """Loadings and mean of the tree of the next sweep, with the attributes of `Loadings`."""
+class NextLoadings(Loadings):
+    """Loadings and mean of the tree of the next sweep; its arrays have the names of its fields with a prefix."""
 
-    next_solve: Annotated[Vector, numbers("topic+1 topic+1")]
-    next_gram: Annotated[Vector, numbers("topic+1 topic+1")]
-    next_spread: Annotated[Vector, non_negative("topic+1")]
-
-    @property
-    def loadings(self) -> Loadings:
-        """The same, whatever the tree."""
-        return Loadings(self.next_solve, self.next_gram, self.next_spread)
+    PREFIX = "next_"
 
 
 @dataclass(frozen=True)
@@ -236,17 +311,6 @@ class HcaGlobalState(GlobalState):
         if ends < nodes:
             yield f"expected {nodes} numbers in 'end_log', found {ends}"
 
-    @property
-    def fitted_model(self) -> TreeModel:
-        """The tree of the last sweep, to which rows, local states and models belong."""
-        return TreeModel(self.fitted.tree, self.loadings, self.fitted.end_log, without_root=False)
-
-    @property
-    def next_model(self) -> TreeModel:
-        """The tree of the next sweep."""
-        upcoming, chained = self.next_sweep.upcoming, self.chain_sweeps_left > 0
-        return TreeModel(upcoming.tree, self.next_sweep.next_loadings.loadings, upcoming.next_end_log, chained)
-
 
 @dataclass(frozen=True)
 class HcaRows(Rows):
@@ -275,26 +339,10 @@ class HcaRows(Rows):
         if clusters != columns:
             yield f"expected {columns} columns in 'cluster_counts' of the global state"
 
-    @property
-    def saved(self) -> Vector:
-        """Sums before a trial."""
-        return _present(self.word_saved)
-
-    @property
-    def probes(self) -> Vector:
-        """Probes of the leaves."""
-        return _present(self.word_probe)
-
     def loadings(self, global_state: HcaGlobalState) -> Vector:
         """Return E[w_i] by column and, last, E[mu], shape (words, columns + 1)."""
         loadings: Vector = np.einsum("wi,ij->wj", self.word_node, global_state.loadings.solve)
         return loadings
-
-
-def _present(values: Vector | None) -> Vector:
-    if values is None:
-        raise ValueError("expected rows of a fit, found rows of a finished model")
-    return values
 
 
 @dataclass(frozen=True)
@@ -328,14 +376,6 @@ def residuals(values: Vector, mean: Vector, loadings: Vector, factors: Vector) -
     return left
 
 
-def projections(left: Vector, probe: Vector, address: Ints) -> Vector:
-    """Return the residuals of vectors along a probe; a sign by stable hash, where there is no probe yet."""
-    if not probe.any():
-        return np.where(address & 1, 1.0, -1.0)
-    projected: Vector = np.einsum("nw,w->n", left, probe)
-    return projected
-
-
 def other_side(factor: Vector, projected: Vector, *, lines: bool) -> npt.NDArray[np.bool_]:
     """Return which vectors are on the other side: of two lines, or of two clusters."""
     return (factor * projected if lines else projected) < 0.0
@@ -353,8 +393,9 @@ class LeafProbes:
 
     def step(self, column: int, mean: Vector, loadings: Vector, chosen: Ints, factors: Vector) -> None:
         """Step one leaf's probe, and find the vectors on its other side if it is to be split."""
-        left = residuals(self._shard.values[chosen], mean, loadings, factors)
-        projected = projections(left, self._probe[:, column], self._address[chosen])
+        left, probe = residuals(self._shard.values[chosen], mean, loadings, factors), self._probe[:, column]
+        # Where there is no probe yet, the projection is a sign by stable hash.
+        projected = np.einsum("nw,w->n", left, probe) if probe.any() else np.where(self._address[chosen] & 1, 1.0, -1.0)
         self.probes[:, column] = np.einsum("nw,n->w", left, projected)
         self.gain[column] = float((projected**2).sum())
         if column == self._split[0]:

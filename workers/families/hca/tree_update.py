@@ -19,12 +19,19 @@ import numpy as np
 
 from collapsium.workers import special_functions as special
 from collapsium.workers.families.hca import posterior as gaussian
-from collapsium.workers.families.hca import shared_paths as chains
-from collapsium.workers.families.hca.options import HcaOptions
-from collapsium.workers.families.hca.posterior import Components, Prior, Sums
-from collapsium.workers.families.hca.states import TRIAL_ROUNDS, HcaGlobalState, NextSweep, SavedTree, Splits, TreeSums
+from collapsium.workers.families.hca.posterior import Components, Sums
+from collapsium.workers.families.hca.states import (
+    TRIAL_ROUNDS,
+    HcaGlobalState,
+    HcaOptions,
+    NextSweep,
+    Prior,
+    SavedTree,
+    Splits,
+    TreeSums,
+)
 from collapsium.workers.families.ncrp import node_moves
-from collapsium.workers.families.ncrp import prior as nested
+from collapsium.workers.families.ncrp import tree as nested
 from collapsium.workers.families.ncrp.node_moves import Moves
 from collapsium.workers.families.ncrp.tree import FREE, Ints, Tree, Vector
 from collapsium.workers.special_functions import gammaln
@@ -303,8 +310,15 @@ def _expanded(moves: Moves, result: SweepResult, after: HcaGlobalState, options:
 def move_nodes(after: HcaGlobalState, result: SweepResult, options: HcaOptions) -> HcaGlobalState:
     """Move nodes, begin the trial of a split, or choose the leaf that the next sweep splits."""
     tree = after.fitted.tree
-    compare = after.rounds % ITERATIONS_PER_COMPARISON == 0
-    moves = _moves(Moves(tree), result, options, compare=compare)
+    # Merge leaves with the same vectors, prune, and merge nodes if the bound rises.
+    moves = Moves(tree)
+    if options.merge < 1.0:
+        moves = moves.merged(node_moves.alike_paths(tree, result.swept.end_products, options.merge))
+    moves = moves.pruned(moves.summed(result.passes), options.prune)
+    compare = options.compare and after.rounds % ITERATIONS_PER_COMPARISON == 0
+    if compare and not moves.sources and moves.tree.columns.size > 1:
+        scores = TreeScores(result.sums, result.components, options.prior(), options.gamma)
+        moves = scores.compared(moves, result.swept.ends)
     unmoved = not sum(moves.counts.values())
     ends = result.ends if unmoved else moves.summed(result.ends)
     if unmoved:
@@ -335,8 +349,8 @@ def _trial(tree: Tree, split: Ints, result: SweepResult, options: HcaOptions) ->
     if min(ends[split[:2]]) < 1.0:
         return None
     if tree.columns.size >= options.max_nodes:
-        sums, excluded = result.all_sums.moved(moves), (int(split[0]), int(split[1]))
-        scores = _scores(sums, result.components, options)
+        excluded = int(split[0]), int(split[1])
+        scores = TreeScores(result.all_sums.moved(moves), result.components, options.prior(), options.gamma)
         pair = scores.best_pair(Moves(moves.tree), ends, excluded)[0]
         if pair is None:
             return None
@@ -359,7 +373,7 @@ def sweep_chains(
         moves, moved_ends = pooled(tree, sums, components, ends, prior, options.gamma)
         left += SWEEPS_PER_POOLING * bool(moves.sources)
     if not left:
-        moves, moved_ends = chains.joined(tree, sums, components, ends, options.sizes(), prior, options.gamma)
+        moves, moved_ends = gaussian.joined(tree, sums, components, ends, options.sizes(), prior, options.gamma)
     elif not moves.sources:
         moves = gaussian.expanded(moves, sums, tree.gathered(ends), prior, components.tau)
     return next_sweep(moves, sums, components, ends, options, moved_ends), left
@@ -391,18 +405,3 @@ def next_sweep(
         log_tau=components.log_tau,
         kl=kl,
     )
-
-
-def _moves(moves: Moves, result: SweepResult, options: HcaOptions, *, compare: bool) -> Moves:
-    """Merge leaves with the same vectors, prune, and merge nodes if the bound rises."""
-    tree = moves.tree
-    if options.merge < 1.0:
-        moves = moves.merged(node_moves.alike_paths(tree, result.swept.end_products, options.merge))
-    moves = moves.pruned(moves.summed(result.passes), options.prune)
-    if compare and options.compare and not moves.sources and tree.columns.size > 1:
-        return _scores(result.sums, result.components, options).compared(moves, result.swept.ends)
-    return moves
-
-
-def _scores(sums: Sums, components: Components, options: HcaOptions) -> TreeScores:
-    return TreeScores(sums, components, options.prior(), options.gamma)

@@ -20,25 +20,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from collapsium.workers.arrays.annotations import indices, non_negative, numbers
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families import description
-from collapsium.workers.families.cvb import collapsed, updates, warm_start
+from collapsium.workers.families.cvb import active, collapsed, updates
 from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, NO_ROWS, CollapsedFamily, Local
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Ints, Vector
-from collapsium.workers.families.cvb.options import CollapsedOptions
+from collapsium.workers.families.cvb.options import CollapsedOptions, SeededTopic
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings, counted_in
-from collapsium.workers.families.cvb.seeds import SeededTopic
 from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.family import FILE_START, Description, Footprint, Summary
+from collapsium.workers.families.family import FILE_START, Description, Footprint, Summary, one_alpha
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE, MIN_WEIGHT, weighed_rows
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.prediction import DirichletTopics
 from collapsium.workers.options import Accepts, Formerly
 
 if TYPE_CHECKING:
@@ -73,15 +72,11 @@ class KeywordGlobalState(CollapsedGlobalState):
         return np.asarray(np.bincount(self.keyword_topics, values, minlength=self.alpha.size), dtype=np.float64)
 
     @property
-    def general_totals(self) -> Vector:
-        """Tokens that do not come from keywords, n0_k."""
-        totals: Vector = np.maximum(self.topic_moments[0] - self.by_topic(self.keyword_counts), 0.0)
-        return totals
-
-    @property
     def effective_totals(self) -> Vector:
         """T_k; B + n_k of topics without keywords."""
-        general, (first, second) = self.general_totals, self.switch_prior
+        # Tokens that do not come from keywords, n0_k.
+        general = np.maximum(self.topic_moments[0] - self.by_topic(self.keyword_counts), 0.0)
+        first, second = self.switch_prior
         totals = (general + self.beta) * (self.topic_moments[0] + first + second) / (general + second)
         has_keywords = self.by_topic(np.ones(self.keyword_topics.size)) > 0
         effective: Vector = np.where(has_keywords, totals, self.topic_moments[0] + self.beta)
@@ -179,16 +174,9 @@ class KeywordOptions(CollapsedOptions, title="topics with keywords (keyATM), col
         description="active responsibilities: inverse temperature, the power to which a token's responsibilities are "
         "raised before they are normalised",
     )
-    learn: tuple[Learned, ...] = Field(
+    learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
         (), description="hyperparameters to learn: alpha (one value) or asymmetric-alpha (one value for each topic)"
     )
-
-    @field_validator("learn")
-    @classmethod
-    def _one_alpha(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
-        if {"alpha", "asymmetric-alpha"} <= set(learn):
-            raise ValueError("name either alpha or asymmetric-alpha")
-        return learn
 
     @field_validator("seeds")
     @classmethod
@@ -246,16 +234,10 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
         before: KeywordOptions,
     ) -> tuple[KeywordGlobalState, int] | None:
         """Return the global state with a_k as another run has learned them."""
-        same = (
-            self.options.topics == before.topics
-            and self.options.active == before.active
-            and self.options.seeds == before.seeds
-        )
-        if not same:
-            return None
-        return replace(
-            global_state, alpha=known.alpha if self.options.learn else global_state.alpha
-        ), self.options.topics
+        options = self.options
+        same = (options.topics, options.active, options.seeds) == (before.topics, before.active, before.seeds)
+        alpha = known.alpha if options.learn else global_state.alpha
+        return (replace(global_state, alpha=alpha), options.topics) if same else None
 
     def update(self, global_state: KeywordGlobalState, delta: Delta, stream: Stream) -> KeywordGlobalState:
         """Return the next global state: changed counts, the keywords' E[m_kw], and a_k if they are learned."""
@@ -266,11 +248,8 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
         if cells is not None:
             after = after.with_switches(cells.keyword_cells)
         if sums is not None and sums.tables is not None and self.options.learn and sums.log_eta < 0:
-            tables = (
-                sums.tables
-                if "asymmetric-alpha" in self.options.learn
-                else np.full(self.options.topics, sums.tables.mean())
-            )
+            same = "alpha" in self.options.learn
+            tables = np.full(self.options.topics, sums.tables.mean()) if same else sums.tables
             after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
         return after
 
@@ -299,10 +278,6 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
             tables=self.options.needs_tables,
             active=active_settings(global_state, self.options, global_state.alpha),
         )
-
-    def predictive_parameters(self, rows: CollapsedRows, global_state: KeywordGlobalState) -> Parameters:
-        """Return a_k and b_w."""
-        return self.update_parameters(rows, global_state)
 
     def kernels(self, global_state: KeywordGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls, including its start's."""
@@ -334,18 +309,20 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
             np.add.at(phi, (place, global_state.keyword_topics[inside]), KEYWORD_SHARE / owners[place])
             warm = {"document_topic": theta, "word_topic": phi}
         parameters = self.update_parameters(rows, global_state)
-        local, delta = warm_start.start(self.weighed(shard, rows), parameters, warm)
+        local, delta = active.start_from(self.weighed(shard, rows), parameters, warm)
         return local, counted_in(global_state.count_bits, delta)
 
-    def _sweep(
+    def sweep(
         self,
         shard: Shard,
         local: Local,
         rows: CollapsedRows,
         global_state: KeywordGlobalState,
+        stream: Stream,
         joining: Shard | None = None,
     ) -> tuple[Local, Delta]:
-        return super()._sweep(shard, local, *effective(rows, global_state), joining)
+        """Return the result of a sweep over a shard, with the effective counts of keywords."""
+        return super().sweep(shard, local, *effective(rows, global_state), stream, joining)
 
     def fold(
         self, block: CollapsedRows, delta: Delta, global_state: KeywordGlobalState, bands: slice | None = None

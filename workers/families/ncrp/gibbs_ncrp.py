@@ -31,11 +31,11 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import generative
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.dirichlet import slice_sampled
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
+from collapsium.workers.families.gibbs.sampler import Slots, add_word_changes, delta_ids, padded, widened, word_changes
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, Counts
-from collapsium.workers.families.gibbs.tokens import Slots, add_word_changes, delta_ids, padded, widened, word_changes
-from collapsium.workers.families.hyperparameters import slice_sampled
 from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
 from collapsium.workers.families.ncrp.options import GibbsNcrpOptions
 from collapsium.workers.families.ncrp.state import (
@@ -58,7 +58,8 @@ from collapsium.workers.kernels.trees.gibbs_documents import (
     fold_documents,
     sweep_documents,
 )
-from collapsium.workers.kernels.trees.gibbs_records import (
+from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
+from collapsium.workers.kernels.trees.records import (
     FREE,
     Assignments,
     CandidatePaths,
@@ -66,7 +67,6 @@ from collapsium.workers.kernels.trees.gibbs_records import (
     SampledTree,
     SweepOptions,
 )
-from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
 from collapsium.workers.special_functions import gammaln
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.ncrp.node_moves import Moves, first_tree
 from collapsium.workers.families.ncrp.options import NcrpOptions
-from collapsium.workers.families.ncrp.prior import end_logs, sticks
 from collapsium.workers.families.ncrp.state import (
     Clustering,
     Comparisons,
@@ -31,7 +30,7 @@ from collapsium.workers.families.ncrp.state import (
     NodeTokens,
     WarmSums,
 )
-from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds, FittedTree, Tree, Vector
+from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds, FittedTree, Tree, Vector, end_logs, sticks
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -121,7 +120,16 @@ def draw_ends(
 def warm_start(shard: Shard, global_state: NcrpGlobalState, warm: Arrays) -> tuple[NcrpLocal, Delta]:
     """Return local state and counts by another run's tree: q(z) ~ theta phi, and the path to the largest leaf."""
     depth, columns = global_state.alpha.size, global_state.fitted.node_parent.size
-    tree = _warm_tree(warm, depth, columns)
+    parents = warm.get("topic_parent")
+    if parents is None:
+        raise OptionError(
+            "the family 'ncrp' can start only from a run with a tree, and this run has flat topics", "warm"
+        )
+    tree = Tree(np.asarray(parents, dtype=np.int64), depth)
+    if tree.columns.size != tree.parents.size or not (tree.level == depth - 1).any():
+        raise OptionError(f"expected a run with a tree of depth={depth}, found another depth", "warm")
+    if tree.columns.size > columns:
+        raise OptionError(f"expected a tree of at most max_nodes={columns} nodes, found {tree.columns.size}", "warm")
     theta, phi = (np.asarray(warm[name], dtype=np.float64) for name in ("document_topic", "word_topic"))
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
     word_topic, document_level = np.zeros((shard.words.size, columns)), np.zeros((shard.documents, depth))
@@ -148,21 +156,6 @@ def warm_start(shard: Shard, global_state: NcrpGlobalState, warm: Arrays) -> tup
     }
     local = NcrpLocal(document_level, DocumentEnds.empty(shard.documents), pair_level)
     return local, Delta(parts, {"word": shard.words})
-
-
-def _warm_tree(warm: Arrays, depth: int, columns: int) -> Tree:
-    """Return the tree of another run; raise `OptionError` if the options do not allow it."""
-    parents = warm.get("topic_parent")
-    if parents is None:
-        raise OptionError(
-            "the family 'ncrp' can start only from a run with a tree, and this run has flat topics", "warm"
-        )
-    tree = Tree(np.asarray(parents, dtype=np.int64), depth)
-    if tree.columns.size != tree.parents.size or not (tree.level == depth - 1).any():
-        raise OptionError(f"expected a run with a tree of depth={depth}, found another depth", "warm")
-    if tree.columns.size > columns:
-        raise OptionError(f"expected a tree of at most max_nodes={columns} nodes, found {tree.columns.size}", "warm")
-    return tree
 
 
 FIRST_DOCUMENTS = 8  # Documents with which a gradual start begins

@@ -33,9 +33,9 @@ from collapsium.workers.arrays.document_hash import document_hashes, smallest_ha
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families import dirichlet as dirichlet
 from collapsium.workers.families import generative
-from collapsium.workers.families import hyperparameters as dirichlet
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.ncrp import initialisation, node_moves
 from collapsium.workers.families.ncrp.initialisation import (
@@ -49,7 +49,6 @@ from collapsium.workers.families.ncrp.initialisation import (
 )
 from collapsium.workers.families.ncrp.node_moves import Moves, depth_first, regular_tree
 from collapsium.workers.families.ncrp.options import NcrpOptions
-from collapsium.workers.families.ncrp.prior import end_logs, learned_gamma, sticks, sticks_bound
 from collapsium.workers.families.ncrp.state import (
     Comparisons,
     NcrpDocuments,
@@ -60,7 +59,17 @@ from collapsium.workers.families.ncrp.state import (
     SweepSums,
     WarmSums,
 )
-from collapsium.workers.families.ncrp.tree import DocumentEnds, FittedTree, Ints, Tree, Vector, deepened
+from collapsium.workers.families.ncrp.tree import (
+    DocumentEnds,
+    FittedTree,
+    Tree,
+    Vector,
+    deepened,
+    end_logs,
+    learned_gamma,
+    sticks,
+    sticks_bound,
+)
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.trees.paths import (
     MIN_PROBABILITY,
@@ -142,7 +151,8 @@ class DocumentPaths:
         prior = DocumentPrior(np.ascontiguousarray(end_log[tree.columns]), logs.alpha)
         pairs = document_pairs(shard)
         if pair_level is not None:
-            previous = _deepened_pairs(pair_level, logs.alpha)
+            deep = pair_level if pair_level.shape[1] == depth else deepened(pair_level, logs.alpha)
+            previous = np.ascontiguousarray(deep, dtype=np.float32)
             self.pair_level = np.empty_like(previous)
             topics = TreeTopics(tree.parent, tree.level, logs.log_node, logs.log_outside)
             levels = LevelCounts(self.document_level, self.pair_level)
@@ -162,34 +172,12 @@ class DocumentPaths:
         return NcrpLocal(self.document_level, ends, self.pair_level)
 
 
-def _deepened_pairs(pair_level: npt.NDArray[np.float32], alpha: Vector) -> npt.NDArray[np.float32]:
-    if pair_level.shape[1] == alpha.size:
-        return np.ascontiguousarray(pair_level)
-    return np.ascontiguousarray(deepened(pair_level, alpha), dtype=np.float32)
-
-
 def level_proportions(local: NcrpDocuments, global_state: NcrpGlobalState) -> Vector:
     """Return E[theta] of each document, shape (documents, depth)."""
     alpha = global_state.level_priors(global_state.fitted.depth)[0]
     gamma = deepened(local.document_level, alpha) + alpha
     theta: Vector = np.ascontiguousarray(gamma / gamma.sum(axis=1, keepdims=True))
     return theta
-
-
-def best_paths(global_state: NcrpGlobalState, owner: AnyArray, ends: AnyArray, masses: Vector, documents: int) -> Ints:
-    """Return the most probable full path of each document in the tree."""
-    tree, passes = global_state.fitted.tree, global_state.node_passes
-    order = np.lexsort((-masses, tree.levels[ends] < tree.depth - 1, owner))
-    best = np.zeros(documents, dtype=np.int64)
-    best[owner[order][::-1]] = ends[order][::-1]
-    paths = tree.paths()
-    for level in range(1, tree.depth):
-        for column in np.flatnonzero((tree.levels == level - 1) & (paths[:, -1] < 0)):
-            children = tree.children(int(column))
-            if children.size:
-                best[best == column] = children[np.argmax(passes[children])]
-    best_path: Ints = paths[best]
-    return best_path
 
 
 FOLD_IN = StoppingRule(passes=30, tolerance=1e-3)  # Of the passes over unseen documents
@@ -200,17 +188,6 @@ def _even_levels(shard: Shard, alpha: Vector, *, factorised: bool) -> NcrpLocal:
     share = alpha / alpha.sum()
     pair_level = np.tile(share.astype(np.float32), (shard.pairs, 1)) if factorised else None
     return NcrpLocal(np.outer(shard.lengths, share), DocumentEnds.empty(shard.documents), pair_level)
-
-
-def _node_sums(counts: Vector, tree: Tree, prior: Vector, *, point: bool) -> Vector:
-    """Return the words' sums of each node that the bound needs."""
-    sums, columns = np.zeros(prior.size), tree.columns
-    parameters = counts[:, columns] + prior[columns]
-    if point:
-        sums[columns] = xlogy(parameters, parameters).sum(axis=0)
-    else:
-        sums[columns] = (gammaln(parameters) - gammaln(prior[columns])).sum(axis=0)
-    return sums
 
 
 def _path_sums(shard: Shard, paths: DocumentPaths, logs: WordLogs, end_log: Vector) -> dict[str, Part]:
@@ -257,7 +234,8 @@ def move_nodes(
     elif not clustering and options.growing():
         moves = moves.grown(_growing(sums, options, tree, moves, stream))
     if options.initial_tree == "gradual" and start.hash_limit < ALL:
-        limit = _next_limit(start.hash_limit, start.admission_factor)
+        limit = int(min(start.admission_factor * start.hash_limit, float(ALL - 1024)))
+        limit = limit if limit < ALL // 100 * 99 else int(ALL)
         seeds = start.seed_candidates[(start.seed_candidates > start.hash_limit) & (start.seed_candidates <= limit)]
         admitting = replace(global_state, initialisation=replace(start, hash_limit=limit))
         return admit_seeds(admitting, moves, seeds, stream)
@@ -300,12 +278,6 @@ def _merged(global_state: NcrpGlobalState, sums: SweepSums, options: NcrpOptions
         chosen = node_moves.disjoint(first[is_below], second[is_below], gains[is_below], global_state.node_passes)
         moves, without_merge = moves.merged(chosen), 0 if chosen else without_merge + 1
     return moves, without_merge
-
-
-def _next_limit(limit: int, factor: float) -> int:
-    """Return the hash limit of the next iteration of a gradual start."""
-    wider = int(min(factor * limit, float(ALL - 1024)))
-    return wider if wider < ALL // 100 * 99 else int(ALL)
 
 
 def _merged_affinity(
@@ -551,10 +523,6 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
             parts["drawn_documents"] = fresh(np.ones(chosen.size), "document")
         return after, Delta(parts, ids, {"kernel": time.perf_counter() - began})
 
-    def advance(self, rows: NcrpRows, delta: Delta, global_state: NcrpGlobalState) -> tuple[NcrpRows, NcrpGlobalState]:
-        """Return the rows unchanged: a shard's changes take effect in the next iteration."""
-        return rows, global_state
-
     def fold(self, block: NcrpRows, delta: Delta, global_state: NcrpGlobalState) -> tuple[NcrpRows, Delta]:
         """Replace the counts of a block by new ones, and return what the bound and moves need of them.
 
@@ -569,15 +537,20 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
             if counts.word_rest is not None:
                 rest[delta.ids["word"]] = counts.word_rest
         tree = global_state.upcoming.tree
-        prior = global_state.column_priors(tree)
+        prior, columns = global_state.column_priors(tree), tree.columns
+        parameters, node_sum = after[:, columns] + prior[columns], np.zeros(prior.size)
+        if global_state.point:
+            node_sum[columns] = xlogy(parameters, parameters).sum(axis=0)
+        else:
+            node_sum[columns] = (gammaln(parameters) - gammaln(prior[columns])).sum(axis=0)
         parts: dict[str, Part] = {
             "node_tokens": fresh(after.sum(axis=0), "node"),
-            "node_sum": fresh(_node_sums(after, tree, prior, point=global_state.point), "node"),
+            "node_sum": fresh(node_sum, "node"),
             "moved": fresh(np.abs(after - before).sum() / 2.0),
         }
         if "eta" in self.options.learn:
             logs = np.zeros(prior.size)
-            logs[tree.columns] = digamma(after[:, tree.columns] + prior[tree.columns]).sum(axis=0)
+            logs[columns] = digamma(parameters).sum(axis=0)
             parts["log_phi"] = fresh(logs, "node")
         comparisons = global_state.comparisons
         if comparisons.compares_affinity:
@@ -599,11 +572,8 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
         )
         local = _even_levels(shard, logs.alpha, factorised=global_state.factorised)
         paths = DocumentPaths(shard, local.document_level, local.pair_level, logs, fitted.end_log, FOLD_IN)
-        return self.documents(paths.local())
-
-    def documents(self, local: NcrpLocal) -> NcrpDocuments:
-        """Return the part of a local state that a finished model saves."""
-        return NcrpDocuments(local.document_level, local.ends)
+        after = paths.local()
+        return NcrpDocuments(after.document_level, after.ends)
 
     def predict(self, heldout: Shard, local: NcrpDocuments, rows: NcrpRows, global_state: NcrpGlobalState) -> Arrays:
         """Return each held-out pair's probability sum_c q(c) sum_l theta_l w_{c_l}, theta and w being expectations."""
@@ -642,7 +612,15 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
             inside = node >= 0
             part = masses[inside] / totals[owner[inside]] * theta[owner[inside], level]
             np.add.at(shares, (owner[inside], node[inside]), part)
-        return {"document_topic": shares, "document_path": best_paths(global_state, owner, ends, masses, documents)}
+        order = np.lexsort((-masses, tree.levels[ends] < tree.depth - 1, owner))
+        best = np.zeros(documents, dtype=np.int64)
+        best[owner[order][::-1]] = ends[order][::-1]
+        for level in range(1, tree.depth):
+            for column in np.flatnonzero((tree.levels == level - 1) & (paths[:, -1] < 0)):
+                children = tree.children(int(column))
+                if children.size:
+                    best[best == column] = children[np.argmax(global_state.node_passes[children])]
+        return {"document_topic": shares, "document_path": paths[best]}
 
     def word_tokens(self, rows: NcrpRows) -> Vector:
         """Return the expected tokens of each word, in the tree and outside it."""

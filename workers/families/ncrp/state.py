@@ -13,9 +13,9 @@ import numpy.typing as npt
 from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.annotations import indices, non_negative, numbers, presence_faults, sizes
 from collapsium.workers.arrays.state import Array, CheckContext, GlobalState, LocalState, Rows, State, block_only
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
+from collapsium.workers.families.gibbs.sampler import Slots, widened
 from collapsium.workers.families.gibbs.states import Counts
-from collapsium.workers.families.gibbs.tokens import Slots, widened
 from collapsium.workers.families.ncrp.tree import (
     DocumentEnds,
     FittedTree,
@@ -30,7 +30,7 @@ from collapsium.workers.families.ncrp.tree import (
 )
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE, CountedTokens, Keys
 from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, fingerprint_levels
-from collapsium.workers.kernels.trees.gibbs_records import FREE, TreePriors
+from collapsium.workers.kernels.trees.records import FREE, TreePriors
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -395,7 +395,8 @@ class GibbsNcrpDocuments(LocalState):
         """Yield the faults of paths, which lead down from the root, and of tokens that are not a document's length."""
         yield from super().faults(context)
         path, parents = np.asarray(self.document_path), np.asarray(context.global_state.node_parent)
-        if path.shape[1] and ((path[:, 0] > 0).any() or not _goes_down(path, parents)):
+        above, node = path[:, :-1], path[:, 1:]
+        if (path[:, :1] > 0).any() or not np.where(node >= 0, (above >= 0) & (parents[node] == above), True).all():
             yield "expected paths from the root down in 'document_path'"
         if context.shard is None:
             return
@@ -405,14 +406,6 @@ class GibbsNcrpDocuments(LocalState):
             tokens += levels_of[:, level]
         if not (tokens == np.where(path[:, 0] >= 0, context.shard.lengths, 0)).all():
             yield "expected the tokens of each document in 'document_level'"
-
-
-def _goes_down(path: npt.NDArray[np.int32], parents: Ints) -> bool:
-    for level in range(1, path.shape[1]):
-        node, above = path[:, level], path[:, level - 1]
-        if not np.where(node >= 0, (above >= 0) & (parents[node] == above), True).all():
-            return False
-    return True
 
 
 @dataclass(frozen=True)

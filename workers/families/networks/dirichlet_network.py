@@ -17,8 +17,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from collapsium.storage.errors import OptionError, suggestion
 from collapsium.storage.io.toml_files import parse_toml, read_toml_text
 from collapsium.workers.families.family import FamilyOptions
+from collapsium.workers.families.networks.family import NetworkOptions
 from collapsium.workers.families.networks.graph import CORPUS, DOCUMENT, LABEL, SEGMENT, Plan
-from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.sampled import SampledNetwork
 from collapsium.workers.families.networks.variational import ExpectedNetwork
 from collapsium.workers.options import Accepts, require_named
@@ -122,16 +122,13 @@ def ordered(network: Mapping[str, Vectors]) -> dict[str, Vectors]:
     """Return kinds with parents before children, and else by name, as records of runs do not store their order."""
     left = sorted(network)
     in_order: dict[str, Vectors] = {}
+    above = {name: {parsed(text)[0] for text in (*network[name].parents, *network[name].otherwise)} for name in left}
     while left:
-        able = (name for name in left if not _parents(network[name]) & set(left) - {name})
+        able = (name for name in left if not above[name] & set(left) - {name})
         name = next(able, left[0])
         in_order[name] = network[name]
         left.remove(name)
     return in_order
-
-
-def _parents(vectors: Vectors) -> set[str]:
-    return {parsed(text)[0] for text in (*vectors.parents, *vectors.otherwise)}
 
 
 def _check_parent(network: Mapping[str, Vectors], before: list[str], name: str, text: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AfterValidator, Field, model_validator
 
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import MismatchError, OptionError
@@ -20,13 +21,15 @@ from collapsium.workers.families.family import (
     COMPUTED_STARTS,
     FILE_START,
     Description,
+    FamilyOptions,
     Resumable,
     Simulates,
     Summary,
+    one_alpha,
 )
+from collapsium.workers.families.gibbs.sampler import CountedTopics
 from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.families.networks.graph import LABEL, Graph, graph_of
-from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.states import (
     ExpectedNetworkGlobalState,
     ExpectedRows,
@@ -35,13 +38,71 @@ from collapsium.workers.families.networks.states import (
     SampledNetworkGlobalState,
     Vector,
 )
+from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.networks.means import pair_probabilities
-from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Documents, Shard
-    from collapsium.workers.families.networks.graph import Graph
-    from collapsium.workers.families.networks.options import NetworkOptions
+    from collapsium.workers.families.networks.graph import Plan
+
+
+Learned = Literal["alpha", "asymmetric-alpha", "beta", "strength", "discount"]
+
+
+class NetworkOptions(FamilyOptions):
+    """Options of all families of networks."""
+
+    topics: int = Field(ge=1, le=65_535, description="number of topics K")
+    alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic, in vectors without parents")
+    beta: float = Field(
+        100.0,
+        gt=0,
+        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
+        "being the size of the vocabulary",
+    )
+    strength: float = Field(
+        10.0, gt=0, description="concentration b of a vector around its parents; its initial value if it is learned"
+    )
+    discount: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="discount a of the Pitman-Yor process; 0 is a Dirichlet process. If it is learned and 0, "
+        "it starts at 0.1",
+    )
+    strength_mean: float = Field(1000.0, gt=0, description="mean of the exponential prior of b, if b is learned")
+    learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
+        ("strength",),
+        description="hyperparameters to learn: alpha (one value), asymmetric-alpha (one value for each "
+        "topic), beta, strength (b) and discount (a); b and a have one value for each kind of "
+        "vectors",
+    )
+    inference: Literal["gibbs", "variational"] = Field(
+        "gibbs",
+        description="gibbs: sample topics and table counts; variational: use their expectations, as CV-HDP "
+        "does, which takes fewer sweeps; the discount is then fixed",
+    )
+    tables: bool = Field(True, description="sample the table counts again after the tokens, so that chains mix faster")
+
+    @property
+    def learns_alpha(self) -> bool:
+        """True if alpha is learned, one value for all topics or a value for each."""
+        return bool({"alpha", "asymmetric-alpha"} & set(self.learn))
+
+    @property
+    def unused(self) -> dict[str, str]:
+        """Options without effect under these options, and for each the condition under which it applies."""
+        return {} if "strength" in self.learn else {"strength_mean": "`learn` strength"}
+
+    @model_validator(mode="after")
+    def _expected_discount(self) -> Self:
+        if self.inference == "variational" and "discount" in self.learn:
+            raise OptionError("discount is fixed with `inference` variational; leave it out, or use gibbs", "learn")
+        return self
+
+    @abstractmethod
+    def plan(self, labels: LabelTable | None) -> Plan:
+        """Return the kinds of vectors and their parents; raise `OptionError` if the corpus has no labels of a field."""
 
 
 MIN_PARAMETER = 1e-8  # Least Dirichlet parameter that learning may reach
@@ -61,6 +122,7 @@ LocalT = TypeVar("LocalT", bound=NetworkDocuments)
 
 
 class NetworkFamily(
+    CountedTopics[NetworkOptions, GlobalStateT, RowsT, LocalT],
     Resumable[NetworkOptions, GlobalStateT, RowsT, LocalT],
     Simulates[NetworkOptions, GlobalStateT, RowsT, LocalT],
 ):
@@ -120,10 +182,6 @@ class NetworkFamily(
         prior = np.full(len(word_topic), global_state.priors.word)
         return description.describe(word_topic, prior, global_state.priors.total, topic, count)
 
-    def word_concentration(self, global_state: GlobalStateT) -> float:
-        """Return B, the concentration of a topic over the words."""
-        return global_state.beta
-
     def label_table(self, global_state: GlobalStateT) -> LabelTable | None:
         """Return the labels of the training corpus, where labels have vectors."""
         return global_state.plan.labels()
@@ -169,19 +227,6 @@ class NetworkFamily(
     def node_vectors(self, documents: Any, global_state: GlobalStateT) -> npt.NDArray[np.float32]:
         """Return E[nu_j] of the nodes of documents, shape (nodes of documents, topics)."""
 
-    def word_probability(self, rows: RowsT, global_state: GlobalStateT) -> Vector:
-        """Return phi_kw, shape (words, topics)."""
-        return global_state.priors.word_probability(rows.word_topic, global_state.topic)
-
-    def probabilities(self, rows: RowsT, global_state: GlobalStateT) -> Mapping[str, Any]:
-        """Return phi_kw, by the last sample or by expected counts."""
-        return {"word_topic": self.word_probability(rows, global_state)}
-
-    def word_tokens(self, rows: RowsT) -> Vector:
-        """Return the tokens of each word."""
-        tokens: Vector = np.asarray(rows.word_topic, dtype=np.float64).sum(axis=1)
-        return tokens
-
     def document_lengths(self, local: LocalT) -> Vector:
         """Return the tokens of each document."""
         return np.asarray(local.document_tokens, dtype=np.float64)
@@ -190,13 +235,17 @@ class NetworkFamily(
         """Return each held-out pair's probability sum_k E[nu_jk] phi_kw, j being the node of its segment."""
         graph, vectors = local.graph, self.node_vectors(local, global_state)
         if heldout.segments is None:
-            vectors, node = (
-                document_vectors(graph, vectors, global_state.topic_parameters),
-                np.arange(heldout.documents),
-            )
-            offsets = heldout.offsets
+            vectors = document_vectors(graph, vectors, global_state.topic_parameters)
+            node, offsets = np.arange(heldout.documents), heldout.offsets
         else:
-            _require_segments(heldout, graph)
+            fitted, held_out = np.diff(graph.document_segments), np.diff(heldout.segments.documents)
+            different = np.flatnonzero(held_out != fitted)
+            if different.size:
+                document = int(different[0])
+                raise MismatchError(
+                    f"expected the segments that document {document} of shard {heldout.number} was fitted with, "
+                    f"{int(fitted[document])}; found {int(held_out[document])} held out"
+                )
             node, offsets = graph.segment_node - graph.shared, heldout.segments.pairs
         probability, phi = np.empty(heldout.pairs), self.word_probability(rows, global_state)
         pair_probabilities(DocumentPairs(offsets, heldout.position, heldout.counts), node, vectors, phi, probability)
@@ -225,28 +274,24 @@ def draw_vectors(
             nu[node] = drawing.draw_proportions(alpha, 1, generator)[0]
             continue
         rho = generator.dirichlet(graph.edge_mixing[first:last]) if last > first + 1 else np.ones(1)
+        # From PDP(a, b, mean): a Dirichlet without discount, else by breaking sticks.
         mean, kind = rho @ nu[graph.edge_parent[first:last]], graph.node_kind[node]
-        nu[node] = _draw_about(mean, float(strength[kind]), float(discount[kind]), generator)
+        b, a = float(strength[kind]), float(discount[kind])
+        if a == 0.0:
+            nu[node] = drawing.draw_proportions(b * mean, 1, generator)[0]
+            continue
+        rest, vector, running = 1.0, np.zeros(mean.size), np.cumsum(mean)
+        for broken in range(1, MAX_STICKS, STICKS_TOGETHER):
+            number = np.arange(broken, broken + STICKS_TOGETHER)
+            left = np.cumprod(1.0 - generator.beta(1.0 - a, b + number * a))
+            place = np.searchsorted(running, generator.random(STICKS_TOGETHER) * running[-1], side="right")
+            weight = rest * -np.diff(left, prepend=1.0)
+            vector += np.bincount(np.minimum(place, mean.size - 1), weight, mean.size)
+            rest *= float(left[-1])
+            if rest < MIN_REST:
+                break
+        nu[node] = vector + rest * mean
     return nu
-
-
-def _draw_about(mean: Vector, strength: float, discount: float, generator: np.random.Generator) -> Vector:
-    """Draw from PDP(a, b, mean): a Dirichlet without discount, else by breaking sticks."""
-    if discount == 0.0:
-        drawn: Vector = drawing.draw_proportions(strength * mean, 1, generator)[0]
-        return drawn
-    rest, vector, running = 1.0, np.zeros(mean.size), np.cumsum(mean)
-    for first in range(1, MAX_STICKS, STICKS_TOGETHER):
-        number = np.arange(first, first + STICKS_TOGETHER)
-        left = np.cumprod(1.0 - generator.beta(1.0 - discount, strength + number * discount))
-        place = np.searchsorted(running, generator.random(STICKS_TOGETHER) * running[-1], side="right")
-        weight = rest * -np.diff(left, prepend=1.0)
-        vector += np.bincount(np.minimum(place, mean.size - 1), weight, mean.size)
-        rest *= float(left[-1])
-        if rest < MIN_REST:
-            break
-    total: Vector = vector + rest * mean
-    return total
 
 
 def document_vectors(graph: Graph, vectors: npt.NDArray[np.float32], alpha: Vector) -> npt.NDArray[np.float32]:
@@ -259,17 +304,3 @@ def document_vectors(graph: Graph, vectors: npt.NDArray[np.float32], alpha: Vect
     np.add.at(sums, owner, vectors[graph.segment_node - graph.shared])
     sums[segments == 0] = alpha / alpha.sum()
     return (sums / np.maximum(segments, 1)[:, np.newaxis]).astype(np.float32)
-
-
-def _require_segments(heldout: Shard, graph: Graph) -> None:
-    """Refuse held-out pairs of documents that have other segments than they were fitted with."""
-    if heldout.segments is None:
-        return
-    fitted, held_out = np.diff(graph.document_segments), np.diff(heldout.segments.documents)
-    different = np.flatnonzero(held_out != fitted)
-    if different.size:
-        document = int(different[0])
-        raise MismatchError(
-            f"expected the segments that document {document} of shard {heldout.number} was fitted with, "
-            f"{int(fitted[document])}; found {int(held_out[document])} held out"
-        )

@@ -19,7 +19,8 @@ from collapsium.storage.corpus.label_index import LabelTable, numbered
 from collapsium.storage.corpus.segments import Segments
 from collapsium.workers.arrays.annotations import indices, non_negative, numbers, offsets
 from collapsium.workers.arrays.state import CheckContext, State
-from collapsium.workers.families.label_tables import LabelBytes, table_faults
+from collapsium.workers.families.plain_tokens import LabelBytes, table_faults
+from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.networks.consistency import (
     NO_MIXING,
     NODE_OF_ANOTHER,
@@ -31,7 +32,6 @@ from collapsium.workers.kernels.networks.consistency import (
     find_misplaced,
 )
 from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, SegmentedDocuments
-from collapsium.workers.kernels.records import DocumentPairs
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -214,21 +214,16 @@ class Graph(State):
     @staticmethod
     def of(shard: Shard, plan: Plan) -> Graph:
         """Return the network of a shard's documents; each is one segment where they have none."""
-        return graph_of(plan, segments_of(shard).documents, _labels(shard, plan))
+        table, labels = plan.labels(), (np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        if table is not None:
+            known = numbered(shard.labels, table, shard.documents)
+            labels = known.offsets, known.label.astype(np.int64)
+        return graph_of(plan, segments_of(shard).documents, labels)
 
 
 def segments_of(shard: Shard) -> Segments:
     """Return the segments of a shard; each document is one where they have none."""
     return shard.segments or Segments.of_documents(shard.offsets)
-
-
-def _labels(shard: Shard, plan: Plan) -> Lists:
-    """Return the labels of each document, by their numbers in the table."""
-    table = plan.labels()
-    if table is None:
-        return np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    labels = numbered(shard.labels, table, shard.documents)
-    return labels.offsets, labels.label.astype(np.int64)
 
 
 def graph_of(plan: Plan, segments: Ints, labels: Lists) -> Graph:

@@ -27,11 +27,11 @@ from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Array, Arrays, State
+from collapsium.workers.families.dirichlet import slice_sampled
 from collapsium.workers.families.family import Footprint, Summary
 from collapsium.workers.families.gibbs import sampler as gibbs
-from collapsium.workers.families.gibbs.sampler import GibbsFamily
-from collapsium.workers.families.gibbs.states import Counts, SampledRows, TokenTopics
-from collapsium.workers.families.gibbs.tokens import (
+from collapsium.workers.families.gibbs.sampler import (
+    GibbsFamily,
     corpus_sums,
     count_words,
     delta_ids,
@@ -39,10 +39,15 @@ from collapsium.workers.families.gibbs.tokens import (
     widened,
     word_changes,
 )
-from collapsium.workers.families.hyperparameters import slice_sampled
-from collapsium.workers.families.networks.family import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS, NetworkFamily
+from collapsium.workers.families.gibbs.states import Counts, SampledRows, TokenTopics
+from collapsium.workers.families.networks.family import (
+    MIN_PARAMETER,
+    NODE_BYTES,
+    SEGMENT_PAIRS,
+    NetworkFamily,
+    NetworkOptions,
+)
 from collapsium.workers.families.networks.graph import Graph
-from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.states import (
     EdgeTables,
     Ints,
@@ -63,7 +68,6 @@ from collapsium.workers.kernels.networks import records
 from collapsium.workers.kernels.networks.means import count_node_topics, network_means, pair_probabilities
 from collapsium.workers.kernels.networks.paths import CHUNK
 from collapsium.workers.kernels.networks.records import (
-    NewTableEntries,
     NodeStatistics,
     SamplingHyperparameters,
     SweepResults,
@@ -77,7 +81,7 @@ from collapsium.workers.special_functions import digamma, gammaln
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
-    from collapsium.workers.families.networks.options import NetworkOptions
+    from collapsium.workers.families.networks.family import NetworkOptions
 
 
 MIN_COUNT, MAX_COUNT = 64, 2048  # Range of the largest m of a table
@@ -95,9 +99,16 @@ def tables_for(discounts: Iterable[float], max_count: int) -> NDArray[np.float64
         raise ValueError(f"discounts are {key}; each must be at least 0 and less than 1")
     end = max(MIN_COUNT, 1 << (min(max_count, MAX_COUNT) - 1).bit_length()) if max_count > 0 else MIN_COUNT
     with _lock:
-        ratios = _tables.pop(key, None)
+        before = ratios = _tables.pop(key, None)
         if ratios is None or ratios.shape[1] < _size(end):
-            ratios = _grown(key, ratios, end)
+            # Tables to m = `end` extend those before if there are any.
+            ratios, begin = np.empty((len(key), _size(end))), 1
+            if before is not None:
+                ratios[:, : before.shape[1]] = before
+                begin = next(m for m in (end >> i for i in range(1, 64)) if _size(m) == before.shape[1])
+            for a, row in zip(key, ratios, strict=True):
+                fill_ratios(a, begin, end, row)
+            ratios.setflags(write=False)
         _tables[key] = ratios
         while len(_tables) > 1 and sum(table.nbytes for table in _tables.values()) > MAX_CACHED_BYTES:
             _tables.popitem(last=False)
@@ -107,19 +118,6 @@ def tables_for(discounts: Iterable[float], max_count: int) -> NDArray[np.float64
 def _size(end: int) -> int:
     """Return the number of ratios in a table to m = `end`."""
     return end * (end - 1) // 2
-
-
-def _grown(key: tuple[float, ...], before: NDArray[np.float64] | None, end: int) -> NDArray[np.float64]:
-    """Return tables to m = `end`, which extend those before if there are any."""
-    tables = np.empty((len(key), _size(end)))
-    begin = 1
-    if before is not None:
-        tables[:, : before.shape[1]] = before
-        begin = next(m for m in (end >> i for i in range(1, 64)) if _size(m) == before.shape[1])
-    for a, row in zip(key, tables, strict=True):
-        fill_ratios(a, begin, end, row)
-    tables.setflags(write=False)
-    return tables
 
 
 # Entries for each topic by which the room for tables grows at least when it is too small; it doubles otherwise, as each
@@ -137,14 +135,6 @@ def wide(values: Array, columns: int, dtype: npt.DTypeLike) -> Array:
     copy = np.zeros((*values.shape[:-1], columns), dtype=dtype)
     copy[..., : values.shape[-1]] = values
     return copy
-
-
-def _integers(counts: Array) -> npt.NDArray[np.int32]:
-    """Return counts as integers; in a simulated model they are probabilities times a large number of tokens."""
-    if counts.dtype == np.int32:
-        return counts
-    integers: npt.NDArray[np.int32] = np.rint(np.clip(counts, 0.0, np.iinfo(np.int32).max)).astype(np.int32)
-    return integers
 
 
 @dataclass
@@ -170,9 +160,12 @@ class NetworkSampler:
     ) -> NetworkSampler:
         """Return a sampler of tokens that have no tables yet; no argument is changed later."""
         columns, priors = padded(global_state.alpha.size), global_state.priors
+        if word_topic.dtype != np.int32:
+            # In a simulated model, counts are probabilities times a large number of tokens.
+            word_topic = np.rint(np.clip(word_topic, 0.0, np.iinfo(np.int32).max)).astype(np.int32)
         counts = records.SampledCounts(
             np.array(token_topic),
-            widened(_integers(word_topic), columns),
+            widened(word_topic, columns),
             wide(np.asarray(global_state.topic, dtype=np.float64), columns, np.float64),
             priors.word,
             priors.total,
@@ -192,27 +185,9 @@ class NetworkSampler:
         count_joins = "discount" in self.settings.learn and not fold_in and not initialise
         table_draws = TableDraws(int(not initialise and self.settings.tables), keys[1], int(count_joins), keys[2])
         graph, documents = self.graph.record, self.graph.segmented_documents(self.shard)
-        hyperparameters, results = self._hyperparameters(), self._results(initialise=initialise, fold_in=fold_in)
-        while True:
-            sweep_network(
-                graph, documents, hyperparameters, self.counts, self.tables, token_draws, table_draws, results
-            )
-            if results.progress[0] == self.shard.documents:
-                break
-            more = max(MORE_ENTRIES * self.counts.topic.size, results.tables.topic.size)
-            results = results._replace(tables=_with_more_room(results.tables, more))
-        start, entries, topic, number = results.tables
-        filled = int(results.progress[2])
-        self.tables = TableEntries(start, entries, topic[:filled].copy(), number[:filled].copy())
-        return results.statistics
-
-    def _hyperparameters(self) -> SamplingHyperparameters:
-        """Return the parameters of vectors as kernels take them."""
         largest = self.counts.shared_customers.max(initial=0) + self.shard.tokens
-        return sampling_hyperparameters(self.global_state, int(max(self.shard.lengths.max(initial=0), largest, 1)))
-
-    def _results(self, *, initialise: bool, fold_in: bool) -> SweepResults:
-        """Allocate the arrays that a sweep writes."""
+        largest = int(max(self.shard.lengths.max(initial=0), largest, 1))
+        hyperparameters = sampling_hyperparameters(self.global_state, largest)
         nodes, edges, columns = self.graph.node_kind.size, self.graph.edge_parent.size, self.counts.topic.size
         room = self.shard.tokens + 1000 if initialise else max(int(1.3 * self.tables.topic.size) + 1000, 64)
         tables = TableEntries(
@@ -224,7 +199,20 @@ class NetworkSampler:
             np.zeros((self.global_state.strength.size, 2)),
             np.zeros(columns if self.settings.learns_alpha and not fold_in else 0),
         )
-        return SweepResults(tables, statistics, np.zeros(4, dtype=np.int64))
+        results = SweepResults(tables, statistics, np.zeros(4, dtype=np.int64))
+        while True:
+            sweep_network(
+                graph, documents, hyperparameters, self.counts, self.tables, token_draws, table_draws, results
+            )
+            if results.progress[0] == self.shard.documents:
+                break
+            tables, more = results.tables, max(MORE_ENTRIES * columns, results.tables.topic.size)
+            topic, number = (np.concatenate([old, np.empty(more, old.dtype)]) for old in (tables.topic, tables.number))
+            results = results._replace(tables=tables._replace(topic=topic, number=number))
+        start, entries, topic, number = results.tables
+        filled = int(results.progress[2])
+        self.tables = TableEntries(start, entries, topic[:filled].copy(), number[:filled].copy())
+        return results.statistics
 
     def local(self) -> SampledLocal:
         """Return the local state."""
@@ -251,12 +239,6 @@ def sampling_hyperparameters(global_state: SampledNetworkGlobalState, largest: i
     alpha: Vector = wide(global_state.topic_parameters, padded(global_state.alpha.size), np.float64)
     ratios = tables_for(global_state.discount, largest)
     return SamplingHyperparameters(np.asarray(global_state.strength), np.asarray(global_state.discount), alpha, ratios)
-
-
-def _with_more_room(tables: NewTableEntries, more: int) -> NewTableEntries:
-    """Return tables with room for more entries."""
-    topic, number = (np.concatenate([old, np.empty(more, old.dtype)]) for old in (tables.topic, tables.number))
-    return TableEntries(tables.start, tables.entries, topic, number)
 
 
 def repair_tables(graph: Graph, customers: Ints, tables: Ints) -> tuple[Ints, Ints]:
@@ -479,7 +461,7 @@ class SampledNetwork(
             **sums.parts(),
             **corpus_sums(shard),
         }
-        ids = {**delta_ids(shard, topics), "tables": sums.table_ids}
+        ids = {**delta_ids(shard, topics), "tables": np.arange(sums.tables.shape[1])}
         return sampler.local(), Delta(parts, ids, {"kernel": time.perf_counter() - began})
 
     def advance_global_state(
@@ -561,7 +543,7 @@ def draw_strengths(global_state: SampledNetworkGlobalState, sums: SampledSums, m
     strength, discount = np.array(global_state.strength), np.asarray(global_state.discount)
     generator = stream.at(purpose="strength").generator()
     number = np.arange(sums.tables.shape[1])
-    for kind in _kinds_with_tables(sums):
+    for kind in np.flatnonzero(sums.tables.any(axis=1)).tolist():
         tables, log_q = sums.tables[kind].astype(np.float64), sums.log_q[kind]
         if discount[kind] == 0.0:
             strength[kind] = generator.gamma(1.0 + float(sums.tables[kind].sum())) / (1.0 / mean + log_q)
@@ -580,13 +562,8 @@ def draw_discounts(global_state: SampledNetworkGlobalState, sums: SampledSums, s
     strength, discount = np.asarray(global_state.strength), np.array(global_state.discount)
     generator = stream.at(purpose="discount").generator()
     number = np.arange(sums.tables.shape[1])
-    for kind in _kinds_with_tables(sums):
+    for kind in np.flatnonzero(sums.tables.any(axis=1)).tolist():
         probability = discount[kind] * number / (strength[kind] + discount[kind] * number)
         opened = float(generator.binomial(sums.tables[kind], probability).sum())
         discount[kind] = np.clip(generator.beta(1.0 + opened, 1.0 + sums.joins[kind]), MIN_DISCOUNT, MAX_DISCOUNT)
     return discount
-
-
-def _kinds_with_tables(sums: SampledSums) -> list[int]:
-    kinds: list[int] = np.flatnonzero(sums.tables.any(axis=1)).tolist()
-    return kinds

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.workers.families.networks.family import NetworkOptions
 from collapsium.workers.families.networks.graph import DOCUMENT, SEGMENT, Plan
-from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.sampled import SampledNetwork
 
 

@@ -27,9 +27,8 @@ from collapsium.workers.arrays.annotations import (
 )
 from collapsium.workers.arrays.delta import Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
-from collapsium.workers.families.dirichlet import DirichletPriors
-from collapsium.workers.families.gibbs.states import SampledGlobalState
+from collapsium.workers.arrays.state import CheckContext, LocalState, Rows, State
+from collapsium.workers.families.gibbs.states import DirichletGlobalState, SampledGlobalState
 from collapsium.workers.families.networks.graph import Graph, Plan
 from collapsium.workers.families.plain_tokens import MIN_POSITIVE, SampledTokens, length_faults
 from collapsium.workers.kernels.cvb.active import UNIT
@@ -43,7 +42,7 @@ from collapsium.workers.kernels.networks.records import (
     SharedVectors,
     TableEntries,
 )
-from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
+from collapsium.workers.kernels.networks.updates import MAX_TOPICS
 from collapsium.workers.special_functions import digamma, gammaln
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -53,11 +52,9 @@ MAX_CUSTOMERS = (1 << 31) - 1  # Most customers of a vector and topic: kernels c
 
 
 @dataclass(frozen=True)
-class NetworkGlobalState(GlobalState):
+class NetworkGlobalState(DirichletGlobalState):
     """Parameters of a network."""
 
-    vocabulary: Annotated[float, numbers(low=MIN_POSITIVE)]  # W, the number of words
-    beta: Annotated[float, numbers(low=MIN_POSITIVE)]  # B, the concentration of a topic over the words
     alpha: Annotated[Vector, numbers("topic", low=MIN_POSITIVE)]  # Dirichlet parameters of roots
     # b and a of each kind of vectors; a discount is less than 1
     strength: Annotated[Vector, numbers("kind", low=MIN_POSITIVE)]
@@ -68,16 +65,6 @@ class NetworkGlobalState(GlobalState):
     def topic_parameters(self) -> Vector:
         """Dirichlet parameters of roots, a_k."""
         return np.asarray(self.alpha, dtype=np.float64)
-
-    @property
-    def concentration(self) -> float:
-        """Sum of the Dirichlet parameters of roots."""
-        return float(self.topic_parameters.sum())
-
-    @property
-    def priors(self) -> DirichletPriors:
-        """Dirichlet priors of roots and of topics."""
-        return DirichletPriors(self.topic_parameters, self.concentration, self.beta / self.vocabulary, self.beta)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -388,17 +375,12 @@ class SampledSums(State):
         )
 
     def parts(self) -> dict[str, Part]:
-        """Return the sums as parts of a delta; `table_ids` has the ids of ``tables``."""
+        """Return the sums as parts of a delta."""
         parts = {name: fresh(getattr(self, name), "kind") for name in ("log_q", "falling", "stirling", "joins")}
         parts.update(tables=fresh(self.tables, "kind", "tables"), log_eta=fresh(self.log_eta))
         if self.alpha_numerator is not None:
             parts["alpha_numerator"] = fresh(self.alpha_numerator, "topic")
         return parts
-
-    @property
-    def table_ids(self) -> Ints:
-        """Ids of the columns of `tables`, by which deltas align them."""
-        return np.arange(self.tables.shape[1])
 
     def plus(self, other: SampledSums) -> SampledSums:
         """Return the sums over the nodes of both."""

@@ -1,6 +1,6 @@
 """Networks of probability vectors with expected tables.
 
-Each pair has responsibilities over a few topics (`kernels.networks.responsibilities`), shared by its tokens. They
+Each pair has responsibilities over a few topics (`kernels.networks.updates`), shared by its tokens. They
 determine the expected counts of nodes, the expected tables, computed as in CV-HDP, and the expected vectors
 (`kernels.networks.updates`). Shared nodes are fixed while shards are swept.
 """
@@ -21,9 +21,9 @@ from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families.dirichlet import proportions_and_topics
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Footprint, Summary
-from collapsium.workers.families.gibbs.tokens import corpus_sums
+from collapsium.workers.families.gibbs.sampler import corpus_sums
 from collapsium.workers.families.networks.family import MIN_PARAMETER, NODE_BYTES, SEGMENT_PAIRS, NetworkFamily
 from collapsium.workers.families.networks.graph import Graph, segments_of
 from collapsium.workers.families.networks.states import (
@@ -35,7 +35,6 @@ from collapsium.workers.families.networks.states import (
     ExpectedSums,
     NodeTotals,
     PairResponsibilities,
-    SampledNetworkGlobalState,
     Vector,
 )
 from collapsium.workers.kernels.cvb.active import UNIT
@@ -50,13 +49,15 @@ from collapsium.workers.kernels.networks.records import (
     NodeDocuments,
     Responsibilities,
 )
-from collapsium.workers.kernels.networks.responsibilities import (
+from collapsium.workers.kernels.networks.updates import (
     MAX_TOPICS,
     count_expected_node_topics,
     count_responsibilities,
+    expect_shared_nodes,
+    expected_means,
     initialise_responsibilities,
+    sweep_expected,
 )
-from collapsium.workers.kernels.networks.updates import expect_shared_nodes, expected_means, sweep_expected
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -115,8 +116,23 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
     local_type, documents_type = ExpectedLocal, ExpectedDocuments
 
     def initialise(self, summary: Summary, stream: Stream) -> ExpectedNetworkGlobalState:
-        """Return the global state before any document was swept."""
-        return with_expected_tables(self.sampled_state(summary))
+        """Return the global state before any document was swept, with expected tables."""
+        state = self.sampled_state(summary)
+        none = np.zeros(state.shared_customers.shape)
+        global_state = ExpectedNetworkGlobalState(
+            vocabulary=state.vocabulary,
+            beta=state.beta,
+            topic=np.zeros(state.topic.shape),
+            alpha=state.alpha,
+            strength=state.strength,
+            discount=state.discount,
+            shared_customers=none,
+            plan=state.plan,
+            shared_log_absent=none,
+            shared_mean=none,
+            shared_response=none,
+        )
+        return expect_shared(global_state)[0]
 
     def footprint(self, summary: Summary) -> Footprint:
         """Return the memory of the state: the active topics of pairs, and the counts of each node's tokens."""
@@ -316,15 +332,7 @@ class ExpectedNetwork(NetworkFamily[ExpectedNetworkGlobalState, ExpectedRows, Ex
 
 
 def local_state(shard: Shard, graph: Graph, responsibilities: PairResponsibilities, topics: int) -> ExpectedLocal:
-    """Return the local state with responsibilities of a shard's pairs."""
-    node_tokens = count_own_tokens(shard, graph, responsibilities, topics)
-    return ExpectedLocal(graph, shard.lengths, node_tokens, responsibilities)
-
-
-def count_own_tokens(
-    shard: Shard, graph: Graph, responsibilities: PairResponsibilities, topics: int
-) -> ExpectedNodeTokens:
-    """Return E[n_jk] and Z[n_jk] of nodes' own tokens."""
+    """Return the local state with responsibilities of a shard's pairs, and E[n_jk] and Z[n_jk] of nodes' own tokens."""
     pairs, room = graph.node_pairs(shard), responsibilities.pair_topic.size
     counted = ExpectedTopicCounts(
         np.zeros(pairs.offsets.size, np.int64),
@@ -334,7 +342,8 @@ def count_own_tokens(
     )
     count_expected_node_topics(pairs.offsets, pairs.counts, responsibilities.record, topics, counted)
     offsets, *entries = counted
-    return ExpectedNodeTokens(offsets, *(values[: int(offsets[-1])].copy() for values in entries))
+    node_tokens = ExpectedNodeTokens(offsets, *(values[: int(offsets[-1])].copy() for values in entries))
+    return ExpectedLocal(graph, shard.lengths, node_tokens, responsibilities)
 
 
 def _draw_responsibilities(shard: Shard, topics: int, stream: Stream) -> PairResponsibilities:
@@ -413,25 +422,6 @@ def _sweep(
         results,
     )
     return _without_room(results.responsibilities, int(results.sums[1])), results
-
-
-def with_expected_tables(state: SampledNetworkGlobalState) -> ExpectedNetworkGlobalState:
-    """Return the first global state with expected tables."""
-    none = np.zeros(state.shared_customers.shape)
-    global_state = ExpectedNetworkGlobalState(
-        vocabulary=state.vocabulary,
-        beta=state.beta,
-        topic=np.zeros(state.topic.shape),
-        alpha=state.alpha,
-        strength=state.strength,
-        discount=state.discount,
-        shared_customers=none,
-        plan=state.plan,
-        shared_log_absent=none,
-        shared_mean=none,
-        shared_response=none,
-    )
-    return expect_shared(global_state)[0]
 
 
 def expect_shared(global_state: ExpectedNetworkGlobalState) -> tuple[ExpectedNetworkGlobalState, ExpectedStatistics]:

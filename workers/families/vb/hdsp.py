@@ -36,7 +36,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import FamilyOptions, Footprint, Simulates, Summary, WeighsLabels
 from collapsium.workers.families.vb.label_scaling import (
     MAX_HESSIAN_SIZE,
@@ -52,7 +52,6 @@ from collapsium.workers.families.vb.mean_field import (
     MeanFieldFamily,
     even_counts,
     initial_counts,
-    per_word,
     start_delta,
     sweep_delta,
     topics_footprint,
@@ -74,16 +73,14 @@ from collapsium.workers.families.vb.states import (
 )
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb.mean_field import (
-    expected_proportions,
-    gamma_proportions,
-    sweep_gamma_proportions,
-)
-from collapsium.workers.kernels.vb.records import (
     DocumentLabels,
     ExpectedCounts,
     MeanFieldTopics,
     PassLimits,
     RateStatistics,
+    expected_proportions,
+    gamma_proportions,
+    sweep_gamma_proportions,
 )
 from collapsium.workers.options import Formerly
 from collapsium.workers.special_functions import digamma
@@ -208,18 +205,6 @@ def gradient(global_state: HdspGlobalState, sums: HdspSums, present: Ints) -> Ve
     return slope
 
 
-def next_prior(global_state: HdspGlobalState, sums: HdspSums, present: Ints, *, learn_alpha: bool) -> Vector:
-    """Return the next g_k = alpha p_k, (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k)."""
-    before, gamma = global_state.prior, global_state.gamma
-    tables = np.array(sums.tables)
-    tables[global_state.last] += gamma - 1.0
-    fall = (gamma - 1.0) / before.sum() - log_rate_rest(global_state, sums, present)
-    if not learn_alpha:
-        return np.maximum(_with_sum(tables, fall, float(before.sum())), MIN_SHARE)
-    after: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before)
-    return np.maximum(after, MIN_SHARE)
-
-
 def _with_sum(tables: Vector, fall: Vector, alpha: float) -> Vector:
     """Return the g_k, whose sum is alpha, that maximise sum_k (tables_k log g_k - fall_k g_k): tables / (fall + x)."""
     from scipy import optimize
@@ -303,12 +288,6 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         "tokens, the mean over the topics; 0: make all passes",
     )
 
-    def initial_alpha(self, labels: int) -> float:
-        """Return the initial concentration of a document's topics, which depends on the number of labels."""
-        if self.alpha is not None:
-            return self.alpha
-        return INITIAL_ALPHA_WITH_LABELS if labels else 1.0
-
     @property
     def label_scaling(self) -> AnyScaling:
         """The scaling function."""
@@ -365,11 +344,12 @@ class Hdsp(
         table = summary.labels or LabelTable()
         largest = np.array([1.0] * len(table.names) + [number.largest for number in table.numbers])
         log_rate = _initial_log_rate(table, options)
+        alpha = options.alpha or (INITIAL_ALPHA_WITH_LABELS if len(table) else 1.0)
         return HdspGlobalState(
             vocabulary=float(summary.words),
             eta=options.eta,
             gamma=options.gamma,
-            prior=np.full(options.topics, options.initial_alpha(len(table)) / options.topics),
+            prior=np.full(options.topics, alpha / options.topics),
             topic_total=np.zeros(options.topics),
             topic_log=np.full(options.topics, digamma(options.eta * summary.words)),
             lda_sweeps_left=0 if summary.warm else options.lda_sweeps,
@@ -408,11 +388,13 @@ class Hdsp(
         # Sums, and the rates.
         sums_bytes = 8.0 * labels * topics * (kinds + 5 + hessian)
         known = 12.0 * sum(table.documents) / max(summary.documents, 1) + 12.0 * len(table.numbers) + 8.0
-        return per_word(
-            topics_footprint(topics, summary),
-            rows=LABEL_ARRAYS * 8.0 * labels * topics / words,
-            swept=sums_bytes / words,
-            document=known,
+        footprint = topics_footprint(topics, summary)
+        return replace(
+            footprint,
+            rows=footprint.rows + LABEL_ARRAYS * 8.0 * labels * topics / words,
+            swept=footprint.swept + sums_bytes / words,
+            delta=footprint.delta + sums_bytes / words,
+            document=footprint.document + known,
         )
 
     def update(
@@ -640,7 +622,15 @@ def _learned(
 ) -> HdspGlobalState:
     """Return the next global state with the best prior, weights and gamma."""
     present = _labels_of_delta(delta)
-    prior = next_prior(before, sums, present, learn_alpha="alpha" in options.learn)
+    # g_k = alpha p_k becomes (tables_k + [k last] (gamma - 1)) / ((gamma - 1) / alpha - rest_k).
+    tables, alpha = np.array(sums.tables), before.prior.sum()
+    tables[before.last] += before.gamma - 1.0
+    fall = (before.gamma - 1.0) / alpha - log_rate_rest(before, sums, present)
+    if "alpha" in options.learn:
+        prior: Vector = np.where(fall > 0.0, tables / np.where(fall > 0.0, fall, 1.0), before.prior)
+    else:
+        prior = _with_sum(tables, fall, float(alpha))
+    prior = np.maximum(prior, MIN_SHARE)
     rates = after.rates
     if sums.labels is not None:
         weight_sums = WeightSums.of(prior, sums.labels.of_all(len(rates.label_log), present))

@@ -22,7 +22,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families.dirichlet import pair_probability, proportions_and_topics
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import (
     COMPUTED_STARTS,
     FILE_START,
@@ -45,7 +45,7 @@ from collapsium.workers.families.vb.states import (
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.vb import mean_field
-from collapsium.workers.kernels.vb.records import ExpectedCounts, PassLimits
+from collapsium.workers.kernels.vb.mean_field import ExpectedCounts, PassLimits
 from collapsium.workers.special_functions import digamma, gammaln
 
 if TYPE_CHECKING:
@@ -173,7 +173,15 @@ def plain_rows(rows: MeanFieldRows) -> MeanFieldRows:
 def initial_counts(shard: Shard, topics: int, stream: Stream, warm: Arrays | None) -> tuple[Counts, Vector]:
     """Return the counts of a shard's initial responsibilities, random by document or from another run."""
     if warm is None:
-        shares = _initial_shares(shard.documents, topics, stream.generator())
+        # Over a few random topics each, or over all if they are few.
+        generator, documents, selects = stream.generator(), shard.documents, topics > INITIAL_TOPICS
+        chosen = np.arange(topics)
+        if selects:
+            chosen = np.argsort(generator.random((documents, topics)), axis=1, kind="stable")[:, :INITIAL_TOPICS]
+        shares = np.full((documents, topics), MIN_SHARE)
+        drawn = generator.random((documents, min(INITIAL_TOPICS, topics))) + 0.1
+        shares[np.arange(documents)[:, np.newaxis], chosen] += drawn
+        shares /= shares.sum(axis=1, keepdims=True)
         phi = np.ones((shard.words.size, topics))
     else:
         theta, phi = proportions_and_topics(warm, shard.words.size, np.float64)
@@ -182,19 +190,6 @@ def initial_counts(shard: Shard, topics: int, stream: Stream, warm: Arrays | Non
     word_topic = buffers.empty((shard.words.size, topics), np.float64)
     mean_field.count_products(document_pairs(shard), shares, phi, ExpectedCounts(document_topic, word_topic))
     return document_topic, word_topic
-
-
-def _initial_shares(documents: int, topics: int, generator: np.random.Generator) -> Vector:
-    """Draw proportions of documents over a few random topics each, or over all if they are few."""
-    selects = topics > INITIAL_TOPICS
-    order = np.argsort(generator.random((documents, topics)), axis=1, kind="stable") if selects else np.arange(topics)
-    chosen = order[:, :INITIAL_TOPICS] if selects else order
-    shares = np.full((documents, topics), MIN_SHARE)
-    shares[np.arange(documents)[:, np.newaxis], chosen] += (
-        generator.random((documents, min(INITIAL_TOPICS, topics))) + 0.1
-    )
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
 
 
 def _with_topics(probability: AnyArray, topics: int) -> Vector:
@@ -237,17 +232,6 @@ def topics_footprint(topics: int, summary: Summary) -> Footprint:
         pair=0.0,
         document=4.0 * topics,
         chunk=8.0 * topics * summary.documents,
-    )
-
-
-def per_word(footprint: Footprint, rows: float, swept: float, document: float) -> Footprint:
-    """Return a footprint with more bytes for each word and document."""
-    return replace(
-        footprint,
-        rows=footprint.rows + rows,
-        swept=footprint.swept + swept,
-        delta=footprint.delta + swept,
-        document=footprint.document + document,
     )
 
 

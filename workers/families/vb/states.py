@@ -14,8 +14,13 @@ from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.workers.arrays.annotations import ascending, indices, non_negative, numbers, offsets
 from collapsium.workers.arrays.state import CheckContext, LocalState, State, block_only
 from collapsium.workers.families.dirichlet import DirichletPriors
-from collapsium.workers.families.label_tables import LabelBytes, table_faults
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE, WeighedGlobalState, WeighedRows
+from collapsium.workers.families.plain_tokens import (
+    MIN_POSITIVE,
+    LabelBytes,
+    WeighedGlobalState,
+    WeighedRows,
+    table_faults,
+)
 
 Counts: TypeAlias = npt.NDArray[np.float32]
 Vector: TypeAlias = npt.NDArray[np.float64]
@@ -261,7 +266,7 @@ class HdspSums(SweepSums):
 
 @dataclass(frozen=True)
 class LabelSums(State):
-    """Sums of the labels that the documents of a sweep have; see `collapsium.workers.kernels.vb.records`."""
+    """Sums of the labels that the documents of a sweep have; see `collapsium.workers.kernels.vb.mean_field`."""
 
     label_total: Vector  # sum_m r_mj; float64 (labels,)
     label_sums: Vector  # As in `RateStatistics`; float64 (labels, 4 or 8, topics)

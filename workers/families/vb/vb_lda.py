@@ -13,20 +13,27 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
+from collapsium.workers.families import dirichlet as dirichlet
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families import hyperparameters as dirichlet
-from collapsium.workers.families.document_pairs import document_pairs, weighed
-from collapsium.workers.families.family import Footprint, IntegratesProportions, Simulates, Summary, weighed_footprint
+from collapsium.workers.families.document_entries import document_pairs, weighed
+from collapsium.workers.families.family import (
+    Footprint,
+    IntegratesProportions,
+    Simulates,
+    Summary,
+    one_alpha,
+    weighed_footprint,
+)
 from collapsium.workers.families.plain_tokens import PlainSums
 from collapsium.workers.families.vb.mean_field import (
     FOLD_IN_LIMITS,
@@ -53,9 +60,9 @@ from collapsium.workers.families.vb.states import (
 )
 from collapsium.workers.families.word_weights import WeightedOptions
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.prediction import DirichletTopics
 from collapsium.workers.kernels.vb import mean_field
-from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
+from collapsium.workers.kernels.vb.mean_field import ExpectedCounts, MeanFieldTopics, PassLimits
 from collapsium.workers.special_functions import digamma
 
 if TYPE_CHECKING:
@@ -76,7 +83,7 @@ class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-fie
         description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
         "being the size of the vocabulary",
     )
-    learn: tuple[Learned, ...] = Field(
+    learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
         (),
         description="hyperparameters to learn: alpha, beta (one value each), asymmetric-alpha (one value for "
         "each topic)",
@@ -107,13 +114,6 @@ class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-fie
     def unused(self) -> dict[str, str]:
         """Options without effect under these options, and for each the condition under which it applies."""
         return ONE_PASS if self.document_sweeps == 1 else {}
-
-    @field_validator("learn")
-    @classmethod
-    def _one_kind_each(cls, learn: tuple[Learned, ...]) -> tuple[Learned, ...]:
-        if "alpha" in learn and "asymmetric-alpha" in learn:
-            raise ValueError("name either alpha or asymmetric-alpha")
-        return learn
 
     @property
     def learns_alpha(self) -> bool:
@@ -194,9 +194,13 @@ class VbLda(
         if swept is None or swept.even > 0:
             return after
         if swept.log_theta is not None and swept.occupied:
-            after = replace(
-                after, alpha=_learned_alpha(global_state.alpha, swept.log_theta, swept.occupied, self.options)
-            )
+            alpha, topics = global_state.alpha, self.options.topics
+            if "asymmetric-alpha" in self.options.learn and topics > 1:
+                alpha = dirichlet.asymmetric(alpha, swept.log_theta, swept.occupied)
+            elif "alpha" in self.options.learn:
+                same = dirichlet.symmetric(float(alpha[0]), topics, float(swept.log_theta.sum()), swept.occupied)
+                alpha = np.full(topics, same)
+            after = replace(after, alpha=alpha)
         if "beta" in self.options.learn:
             words = int(global_state.vocabulary)
             logs = folded.log_phi - words * topic_log.sum()
@@ -317,13 +321,3 @@ class VbLda(
     def proportions(self, local: DocumentTopics, global_state: VbLdaGlobalState) -> Vector:
         """Return theta_dk = gamma_dk / sum_k gamma_dk."""
         return global_state.priors.proportions(local.counts)
-
-
-def _learned_alpha(before: Vector, log_theta: Vector, documents: float, options: VbLdaOptions) -> Vector:
-    """Return the a_k that maximise the bound."""
-    if "asymmetric-alpha" in options.learn and options.topics > 1:
-        return dirichlet.asymmetric(before, log_theta, documents)
-    if "alpha" not in options.learn:
-        return before
-    alpha = dirichlet.symmetric(float(before[0]), options.topics, float(log_theta.sum()), documents)
-    return np.full(options.topics, alpha)

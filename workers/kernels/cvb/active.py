@@ -27,7 +27,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Float64Vector, Number
 from collapsium.workers.kernels.cvb.records import (
     ActiveState,
     ActiveTopics,
@@ -38,7 +37,17 @@ from collapsium.workers.kernels.cvb.records import (
     Priors,
     RunningCounts,
 )
-from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.jit import (
+    LANES,
+    Array,
+    DocumentPairs,
+    Float64Vector,
+    Number,
+    borrower,
+    helper,
+    kernel,
+    token_weight,
+)
 from collapsium.workers.kernels.lanes import (
     Lanes,
     first_of,
@@ -57,7 +66,6 @@ from collapsium.workers.kernels.lanes import (
     to_power,
     truncate,
 )
-from collapsium.workers.kernels.records import LANES, DocumentPairs, token_weight
 
 UNIT = 32768  # Steps of a responsibility of one
 

@@ -11,8 +11,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.cvb.active import STEP, UNIT
+from collapsium.workers.kernels.cvb.records import SpreadRows, SweepRows
+from collapsium.workers.kernels.jit import (
     Array,
+    DocumentPairs,
     Float32Matrix,
     Float64Vector,
     Int32Matrix,
@@ -25,11 +28,10 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
     OutInt32Matrix,
     OutInt64Matrix,
+    helper,
+    kernel,
+    token_weight,
 )
-from collapsium.workers.kernels.cvb.active import STEP, UNIT
-from collapsium.workers.kernels.cvb.records import SpreadRows, SweepRows
-from collapsium.workers.kernels.jit import helper, kernel
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 # Tokens of a unit where tokens have weights, in a row that has room: sums of weights are no multiples of a step
 WEIGHTED_UNIT = np.float32(2.0**-20)

@@ -16,20 +16,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Priors
+from collapsium.workers.kernels.jit import (
     Array,
+    DocumentPairs,
     Float32Matrix,
     Float64Matrix,
     Float64Vector,
     Number,
     OutFloat64Matrix,
     OutFloat64Vector,
+    borrower,
+    helper,
+    kernel,
+    token_weight,
 )
-from collapsium.workers.kernels.cvb.records import DenseState, NewDenseState, Priors
-from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
-from collapsium.workers.kernels.special import digamma
+from collapsium.workers.kernels.special import digamma, document_moments, expected_log_rising, expected_tables, positive
 
 MIN_PRIOR = np.float32(1e-12)  # products and squares of two are still numbers in float32
 MAX_EXPONENT = np.float32(60.0)  # of the second order: beyond it a topic is certain or out of the question

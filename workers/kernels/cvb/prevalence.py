@@ -15,8 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ONE, STEP, ZERO, steps_at
+from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace
+from collapsium.workers.kernels.jit import (
+    LANES,
     Array,
+    DocumentPairs,
     Float32Matrix,
     Float64Matrix,
     Float64Vector,
@@ -24,14 +28,13 @@ from collapsium.workers.kernels.argument_types import (
     Int32Vector,
     OutFloat64Matrix,
     OutFloat64Vector,
+    borrower,
+    helper,
+    kernel,
+    token_weight,
 )
-from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ONE, STEP, ZERO, steps_at
-from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentWorkspace
-from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.lanes import Lanes, load, spread_evenly, store
-from collapsium.workers.kernels.moments import LARGEST, positive
-from collapsium.workers.kernels.records import LANES, DocumentPairs, token_weight
-from collapsium.workers.kernels.special import derivatives, digamma, trigamma
+from collapsium.workers.kernels.special import LARGEST, derivatives, digamma, positive, trigamma
 
 MAX_RESPONSE = 0.95  # Largest kappa: beyond, the linear response diverges
 LEAST_CURVATURE = 0.3  # Share of h a below which the curvature of a document is not taken: faster than 1, and as safe

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
     Array,
     Filled,
     Float32Matrix,

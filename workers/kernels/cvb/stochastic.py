@@ -6,12 +6,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Float64Vector, Number, OutFloat32Matrix, OutFloat64Vector
 from collapsium.workers.kernels.cvb.records import Priors
-from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.moments import LARGEST, absence, expected_tables, positive
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
-from collapsium.workers.kernels.special import digamma
+from collapsium.workers.kernels.jit import (
+    Array,
+    DocumentPairs,
+    Float64Vector,
+    Number,
+    OutFloat32Matrix,
+    OutFloat64Vector,
+    borrower,
+    helper,
+    kernel,
+    token_weight,
+)
+from collapsium.workers.kernels.special import LARGEST, absence, digamma, expected_tables, positive
 
 MIN_TOTAL = np.float32(1e-30)
 

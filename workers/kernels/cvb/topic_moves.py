@@ -10,8 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ROUNDING, UNIT, ZERO
+from collapsium.workers.kernels.cvb.active_selection import add_tokens
+from collapsium.workers.kernels.cvb.records import (
+    ActiveState,
+    ActiveTopics,
+    NewActiveState,
+    Priors,
+    RunningCounts,
+    TopicCounts,
+)
+from collapsium.workers.kernels.jit import (
     Array,
+    DocumentPairs,
     Float32Matrix,
     Float32Vector,
     Float64Matrix,
@@ -24,20 +35,12 @@ from collapsium.workers.kernels.argument_types import (
     OutInt32Vector,
     OutInt64Vector,
     OutUInt16Vector,
+    borrower,
+    helper,
+    kernel,
+    token_weight,
 )
-from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, ROUNDING, UNIT, ZERO
-from collapsium.workers.kernels.cvb.active_carry import add_tokens
-from collapsium.workers.kernels.cvb.records import (
-    ActiveState,
-    ActiveTopics,
-    NewActiveState,
-    Priors,
-    RunningCounts,
-    TopicCounts,
-)
-from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import mixed
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
 
 SMALL = 0.01  # up to here, the logarithm of 1 + x is a series
 

@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Float32Vector, OutFloat32Matrix, OutFloat64Matrix
 from collapsium.workers.kernels.cvb.active import NEARLY, UNIT, ZERO
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, NewActiveState, RowChanges
-from collapsium.workers.kernels.jit import helper, kernel
-from collapsium.workers.kernels.records import DocumentPairs, token_weight
+from collapsium.workers.kernels.jit import (
+    Array,
+    DocumentPairs,
+    Float32Vector,
+    OutFloat32Matrix,
+    OutFloat64Matrix,
+    helper,
+    kernel,
+    token_weight,
+)
 
 BELOW_UNIT = UNIT - 0.01  # steps of a pair, so that rounding never makes their sum exceed UNIT
 

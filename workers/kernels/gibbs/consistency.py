@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.gibbs.topics import DocumentLabels
+from collapsium.workers.kernels.jit import (
+    DocumentPairs,
     Int32Matrix,
-    Int32Vector,
     Int64Vector,
     OutInt32Matrix,
     OutInt64Vector,
@@ -21,9 +22,8 @@ from collapsium.workers.kernels.argument_types import (
     UInt8Vector,
     UInt16Vector,
     UInt64Vector,
+    kernel,
 )
-from collapsium.workers.kernels.jit import kernel
-from collapsium.workers.kernels.records import DocumentPairs
 
 
 class FingerprintKeys(NamedTuple):
@@ -97,21 +97,12 @@ def fingerprint_rows(
     total[0] += fingerprint
 
 
-class DocumentLabels(NamedTuple):
-    """Labels of documents."""
-
-    offsets: Int64Vector  # Index of each document's first label; (documents + 1,)
-    label: Int32Vector  # The labels, ascending in a document; (labels of documents,)
-
-
 @kernel
 def find_disallowed(
     labels: DocumentLabels,
     lengths: Int64Vector,
     token_topic: UInt16Vector,
-    topics_per_label: int,
     topics: int,
-    background: int,
     disallowed: OutInt64Vector,
 ) -> None:
     """Find documents with topics that their labels do not have; twin: `naive.gibbs_labels.disallowed`.
@@ -121,7 +112,7 @@ def find_disallowed(
 
     Shapes: `lengths` (documents,); `token_topic` (tokens,); `disallowed` (1,).
     """
-    barred, begin = np.ones(topics, dtype=np.uint8), 0
+    barred, begin, background = np.ones(topics, dtype=np.uint8), 0, labels.background_topics
     barred[topics - background :] = 0
     disallowed[0] = -1
     for document in range(lengths.size):
@@ -129,8 +120,8 @@ def find_disallowed(
         first, last = labels.offsets[document], labels.offsets[document + 1]
         if first < last or background > 0:
             for entry in range(first, last):
-                low = labels.label[entry] * topics_per_label
-                barred[low : low + topics_per_label] = 0
+                low = labels.label[entry] * labels.topics_per_label
+                barred[low : low + labels.topics_per_label] = 0
             any_barred = np.uint8(0)
             for token in range(begin, end):
                 any_barred |= barred[token_topic[token]]
@@ -138,8 +129,8 @@ def find_disallowed(
                 disallowed[0] = document
                 return
             for entry in range(first, last):
-                low = labels.label[entry] * topics_per_label
-                barred[low : low + topics_per_label] = 1
+                low = labels.label[entry] * labels.topics_per_label
+                barred[low : low + labels.topics_per_label] = 1
         begin = end
 
 

@@ -8,16 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
-    Array,
-    Number,
-    OutFloat64Vector,
-    OutInt32Matrix,
-    OutInt64Vector,
-    OutUInt16Vector,
-    UInt64Vector,
-)
-from collapsium.workers.kernels.gibbs.records import (
+from collapsium.workers.kernels.gibbs.topics import (
     DocumentAuthors,
     DocumentLabels,
     DocumentTopics,
@@ -27,9 +18,20 @@ from collapsium.workers.kernels.gibbs.records import (
     TopicCounts,
     WordPrior,
 )
-from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.jit import (
+    Array,
+    DocumentPairs,
+    Number,
+    OutFloat64Vector,
+    OutInt32Matrix,
+    OutInt64Vector,
+    OutUInt16Vector,
+    UInt64Vector,
+    borrower,
+    helper,
+    kernel,
+)
 from collapsium.workers.kernels.random import uniform
-from collapsium.workers.kernels.records import DocumentPairs
 
 FOLD_IN_TOLERANCE = 1e-4  # Tokens: a document is folded in once no count has moved by more in a sweep
 

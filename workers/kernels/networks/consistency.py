@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
     Int32Vector,
     Int64Matrix,
     Int64Vector,
@@ -12,8 +12,9 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Vector,
     UInt16Vector,
     UInt64Vector,
+    helper,
+    kernel,
 )
-from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.networks.records import DocumentNodes, GraphArrays, NodeTopicCounts, TableEntries
 
 # Faults of nodes that `find_misplaced` reports

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
+    DocumentPairs,
     Float32Matrix,
     Float64Matrix,
     Int32Matrix,
@@ -16,10 +17,16 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Vector,
     OutUInt16Vector,
     UInt16Vector,
+    kernel,
 )
-from collapsium.workers.kernels.jit import kernel
 from collapsium.workers.kernels.networks.paths import divisor_of, row_of, update_weights
-from collapsium.workers.kernels.networks.records import GraphArrays, Hyperparameters, NodeTopicCounts, TableEntries
+from collapsium.workers.kernels.networks.records import (
+    GraphArrays,
+    Hyperparameters,
+    NodeTopicCounts,
+    Priors,
+    TableEntries,
+)
 from collapsium.workers.kernels.networks.sweep import (
     assign_rows,
     at_document,
@@ -28,8 +35,6 @@ from collapsium.workers.kernels.networks.sweep import (
     load_shared,
     make_sampler,
 )
-from collapsium.workers.kernels.networks.workspaces import Priors
-from collapsium.workers.kernels.records import DocumentPairs
 
 
 @kernel

@@ -7,11 +7,9 @@ node's parents. A token has a path: from its node to the node at which it joins 
 
 from __future__ import annotations
 
-from collapsium.workers.kernels.argument_types import Array, Number
-from collapsium.workers.kernels.jit import borrower
-from collapsium.workers.kernels.networks.records import GraphArrays
+from collapsium.workers.kernels.jit import Array, Number, borrower
+from collapsium.workers.kernels.networks.records import GraphArrays, RowMap, Sampler
 from collapsium.workers.kernels.networks.stirling import stirling_ratio
-from collapsium.workers.kernels.networks.workspaces import RowMap, Sampler
 from collapsium.workers.kernels.random import uniform
 
 CHUNK = 16  # Topics whose weights are summed together; arrays by topic are padded to a multiple

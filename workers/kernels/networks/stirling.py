@@ -23,8 +23,7 @@ import math
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import OutFloat64Vector
-from collapsium.workers.kernels.jit import helper, kernel
+from collapsium.workers.kernels.jit import OutFloat64Vector, helper, kernel
 
 _MIN_LOG_WEIGHT = -34.0  # Logarithm of a point's weight beside the first, below which the integrals end
 _MAX_POINTS = 200  # Never reached; the loop must end

@@ -10,8 +10,7 @@ import math
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Number, OutInt32Matrix
-from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.jit import Array, Number, OutInt32Matrix, borrower, helper, kernel
 from collapsium.workers.kernels.networks.paths import (
     CHUNK,
     begin_line,
@@ -30,30 +29,28 @@ from collapsium.workers.kernels.networks.paths import (
     update_weights,
 )
 from collapsium.workers.kernels.networks.records import (
-    GraphArrays,
-    NodeStatistics,
-    SampledCounts,
-    SamplingHyperparameters,
-    SegmentedDocuments,
-    SweepResults,
-    TableDraws,
-    TableEntries,
-    TokenDraws,
-)
-from collapsium.workers.kernels.networks.stirling import log_stirling, stirling_ratio
-from collapsium.workers.kernels.networks.workspaces import (
     AncestorLine,
     ChangeLog,
     Clock,
+    GraphArrays,
     NodeCounts,
+    NodeStatistics,
     NodeTotals,
     Priors,
     RowMap,
+    SampledCounts,
     Sampler,
+    SamplingHyperparameters,
+    SegmentedDocuments,
+    SweepResults,
     TableCell,
+    TableDraws,
+    TableEntries,
     TablePath,
+    TokenDraws,
     WordWorkspace,
 )
+from collapsium.workers.kernels.networks.stirling import log_stirling, stirling_ratio
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.special import digamma
 

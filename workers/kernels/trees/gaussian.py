@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
     Array,
     Float64Cube,
     Float64Matrix,
@@ -24,8 +24,9 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat64Vector,
     OutInt32Matrix,
     OutInt32Vector,
+    helper,
+    kernel,
 )
-from collapsium.workers.kernels.jit import helper, kernel
 from collapsium.workers.kernels.trees.paths import keep_largest, softmax
 
 

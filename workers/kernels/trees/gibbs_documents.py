@@ -16,8 +16,9 @@ import math
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
     Array,
+    DocumentPairs,
     Float64Vector,
     Int32Matrix,
     Int64Vector,
@@ -26,11 +27,12 @@ from collapsium.workers.kernels.argument_types import (
     OutInt64Matrix,
     OutInt64Vector,
     UInt64Vector,
+    borrower,
+    helper,
+    kernel,
 )
-from collapsium.workers.kernels.jit import borrower, helper, kernel
 from collapsium.workers.kernels.random import uniform
-from collapsium.workers.kernels.records import DocumentPairs
-from collapsium.workers.kernels.trees.gibbs_records import (
+from collapsium.workers.kernels.trees.records import (
     FREE,
     Assignments,
     CandidatePaths,

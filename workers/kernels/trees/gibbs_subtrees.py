@@ -7,12 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import Array, Number, UInt64Vector
-from collapsium.workers.kernels.jit import borrower, helper, kernel
+from collapsium.workers.kernels.jit import Array, DocumentPairs, Number, UInt64Vector, borrower, helper, kernel
 from collapsium.workers.kernels.random import uniform
-from collapsium.workers.kernels.records import DocumentPairs
 from collapsium.workers.kernels.trees.gibbs_documents import draw_place, list_nodes, log_rising
-from collapsium.workers.kernels.trees.gibbs_records import FREE, Assignments, SampledTree, TreePriors
+from collapsium.workers.kernels.trees.records import FREE, Assignments, SampledTree, TreePriors
 
 
 class Subtree(NamedTuple):
@@ -41,7 +39,7 @@ class SubtreeWords(NamedTuple):
 
 
 class PlaceWeights(NamedTuple):
-    """Working space for the places of a subtree; see `Workspace` of `gibbs_records`."""
+    """Working space for the places of a subtree; see `Workspace` of `records`."""
 
     nodes: Array
     starts: Array

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from collapsium.workers.kernels.argument_types import (
+from collapsium.workers.kernels.jit import (
     Array,
+    DocumentPairs,
     Float32Matrix,
     Float64Matrix,
     Float64Vector,
@@ -24,11 +25,11 @@ from collapsium.workers.kernels.argument_types import (
     OutFloat32Matrix,
     OutFloat64Matrix,
     OutFloat64Vector,
+    borrower,
+    helper,
+    kernel,
 )
-from collapsium.workers.kernels.jit import borrower, helper, kernel
-from collapsium.workers.kernels.moments import power
-from collapsium.workers.kernels.records import DocumentPairs
-from collapsium.workers.kernels.special import digamma
+from collapsium.workers.kernels.special import digamma, power
 from collapsium.workers.kernels.trees.records import (
     DocumentPrior,
     LargestEnds,

@@ -18,7 +18,7 @@ from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from collapsium.storage.readers.texts.stopwords import stop_words
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.kernels.likelihood import DirichletTopics
+from collapsium.workers.kernels.prediction import DirichletTopics
 from tests.conftest import write_corpus
 
 pytestmark = pytest.mark.xdist_group("clusters")  # what these tests look at is made once, beside a cluster

@@ -15,7 +15,7 @@ from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.models.registry import make_family, make_options
 from collapsium.workers.arrays.delta import Delta, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.cvb import active_set_trial, active_topics, schedule, temperature, updates
+from collapsium.workers.families.cvb import active_topics, schedule, updates
 from collapsium.workers.families.cvb.global_state import SmallActiveSets
 from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.family import Summary
@@ -133,7 +133,7 @@ def test_selection__waits_for_a_sweep():
 def test_fits_of_large_corpora_with_many_topics__try_small_active_sets(options, tries):
     state = state_before(**options)
     assert (state.trial is not None) == tries
-    assert ("small_active_sets" in active_set_trial.figures(state)) == tries
+    assert ("small_active_sets" in updates.figures(state)) == tries
     if tries:
         states = tried(state, 0.0, 0.1)
         assert states[-1].trial.trial_small == EVERYWHERE
@@ -146,7 +146,7 @@ def test_a_trial__waits_for_moves_of_topics():
     for _ in range(20):
         state = swept(state, [-7.0] * 4)
     assert state.trial.trial_sweeps == 0
-    state = temperature.continue_alone(state)
+    state = updates.continue_search(state)
     assert state.phase is Phase.RELEASE
     state = swept(state, [-7.0] * 4)
     assert state.trial.trial_sweeps == 0

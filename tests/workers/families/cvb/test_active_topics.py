@@ -23,10 +23,9 @@ from collapsium.workers.families.cvb.active_topics import (
     max_small,
     select,
 )
-from collapsium.workers.families.cvb.global_state import SmallActiveSets
+from collapsium.workers.families.cvb.global_state import SCORED_GROUPS, SMALL_SETS, SmallActiveSets
 from collapsium.workers.families.cvb.parameters import ActiveSettings, Parameters, SweptRows
 from collapsium.workers.families.cvb.states import CollapsedRows
-from collapsium.workers.families.cvb.sums import SCORED_GROUPS, SMALL_SETS
 from tests.naive import active as naive
 from tests.workers.kernels.cvb.listed import listed_shards
 

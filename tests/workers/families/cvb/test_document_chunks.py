@@ -10,7 +10,7 @@ from collapsium.workers.arrays.spill import SpillFiles, spill
 from collapsium.workers.families.cvb import active_topics as module
 from collapsium.workers.families.cvb import split_merge
 from collapsium.workers.families.cvb.active_topics import LocalStateBuilder, chunk_bounds, document_chunks, starts_of
-from collapsium.workers.families.cvb.sums import SCORED_GROUPS
+from collapsium.workers.families.cvb.global_state import SCORED_GROUPS
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
 from tests.naive import topic_moves as naive
 from tests.workers.families.cvb.test_active_topics import parameters_of, working_of

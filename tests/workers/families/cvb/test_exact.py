@@ -19,11 +19,11 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import collapsed, updates
 from collapsium.workers.families.cvb.hdp import Hdp, divergence
 from collapsium.workers.families.cvb.lda import Lda
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Summary
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.cvb.records import WordMoments
-from collapsium.workers.kernels.moments import document_moments, expected_log_rising, expected_tables, positive
+from collapsium.workers.kernels.special import document_moments, expected_log_rising, expected_tables, positive
 from tests.naive import moments as naive
 from tests.naive.words import log_eta
 from tests.strategies import documents_of

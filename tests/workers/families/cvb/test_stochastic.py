@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.cvb import stochastic
 from collapsium.workers.kernels.cvb.records import Priors
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import stochastic as naive
 from tests.strategies import bags, documents_of, pair_totals, weighed
 

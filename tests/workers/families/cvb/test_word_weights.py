@@ -16,7 +16,7 @@ from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.workers.families import word_weights
-from collapsium.workers.families.document_pairs import weighed
+from collapsium.workers.families.document_entries import weighed
 from tests.conftest import rest_long, write_corpus, write_halves
 from tests.fits import arrays_of, bits, problem_of, scores_of
 from tests.pipeline.cli.commands import command, one_line

@@ -6,7 +6,7 @@ import pytest
 from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.state import CheckContext
-from collapsium.workers.families.gibbs.label_topics import LabelLocal, LabelTopicsGlobalState
+from collapsium.workers.families.gibbs.labeled_lda import LabelLocal, LabelTopicsGlobalState
 from tests.strategies import shard_of
 
 LABELS = LabelTable((("kind", "a"), ("kind", "b")))

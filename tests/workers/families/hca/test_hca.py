@@ -148,10 +148,10 @@ def test_nodes_at_the_prior__leave_the_bound_as_it_is(tmp_path, form, depth):
 def with_moves(problem, state, moves, config):
     """A state's globals with nodes that come at the prior, all else being as it is."""
     global_state, following = state.global_state, state.global_state.next_sweep
-    from collapsium.workers.families.ncrp import prior as nested
+    from collapsium.workers.families.ncrp import tree as nested
 
     columns = [column for column, sources in moves.sources.items() if not sources]
-    loadings = following.next_loadings.loadings
+    loadings = following.next_loadings
     gram, solve, spread = (np.array(values) for values in (loadings.gram, loadings.solve, loadings.spread))
     gram[columns], gram[:, columns], solve[:, columns] = 0.0, 0.0, 0.0
     spread[columns] = config.prior_variance

@@ -11,7 +11,6 @@ from scipy import integrate, stats
 from collapsium.storage.errors import NumericalError
 from collapsium.workers.families.hca.posterior import (
     Components,
-    Prior,
     Sums,
     divergence,
     evidence,
@@ -19,6 +18,7 @@ from collapsium.workers.families.hca.posterior import (
     first_tau,
     fitted,
 )
+from collapsium.workers.families.hca.states import Prior
 from collapsium.workers.families.ncrp.node_moves import Moves, first_tree
 from collapsium.workers.families.ncrp.tree import ROOT, Tree
 

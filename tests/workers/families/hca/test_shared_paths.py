@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, fit, simulate
-from collapsium.workers.families.hca import shared_paths as chains
+from collapsium.workers.families.hca import posterior as chains
 from collapsium.workers.families.hca.posterior import fitted
 from tests.chains import PRIOR, chained, spanned
 

@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from scipy.special import betaln, digamma, logsumexp
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.families.ncrp import prior as nested
+from collapsium.workers.families.ncrp import tree as nested
 from collapsium.workers.families.ncrp.node_moves import Moves
-from collapsium.workers.families.ncrp.prior import Sticks
-from collapsium.workers.families.ncrp.tree import FREE, Tree
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.families.ncrp.tree import FREE, Sticks, Tree
+from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.trees.paths import LevelCounts, sweep_levels, sweep_paths
 from collapsium.workers.kernels.trees.records import (
     DocumentPrior,

@@ -16,12 +16,12 @@ from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import total
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.vb.hdsp import Hdsp, gradient
 from collapsium.workers.families.vb.label_scaling import scaling_of
 from collapsium.workers.families.vb.states import HdspSums, MeanFieldRows
-from collapsium.workers.kernels.vb.records import DocumentLabels, MeanFieldTopics, PassLimits
+from collapsium.workers.kernels.vb.mean_field import DocumentLabels, MeanFieldTopics, PassLimits
 from tests.conformance import Conformance, references  # noqa: F401 - fixture
 from tests.fits import states
 from tests.naive import gamma_proportions as naive

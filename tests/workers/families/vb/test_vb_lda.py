@@ -12,12 +12,12 @@ from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.delta import Delta, fresh, total
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families import hyperparameters as dirichlet
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families import dirichlet as dirichlet
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.vb.states import MeanFieldRows, VbLdaLocal
 from collapsium.workers.families.vb.vb_lda import VbLda
-from collapsium.workers.kernels.vb.records import MeanFieldTopics, PassLimits
+from collapsium.workers.kernels.vb.mean_field import MeanFieldTopics, PassLimits
 from tests.conformance import OptionsConformance, references  # noqa: F401 - fixtures
 from tests.conftest import planted_rows
 from tests.fits import states

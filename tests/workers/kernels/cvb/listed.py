@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import starts_of
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.cvb import active
 from collapsium.workers.kernels.cvb import topic_moves as moves
 from collapsium.workers.kernels.cvb.active import STEP
 from collapsium.workers.kernels.cvb.background import changes_since, with_long_rows
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Priors, RunningCounts, SweepRows
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import active as naive
 from tests.naive import background as naive_background
 from tests.strategies import documents_of, pair_totals, weighed

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.kernels.cvb import active, warm_start
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, RowChanges, RunningCounts
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import active as naive
 from tests.strategies import documents_of
 from tests.workers.kernels.cvb.listed import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import starts_of
-from collapsium.workers.kernels.cvb import active_carry, active_selection
+from collapsium.workers.kernels.cvb import active_selection
 from collapsium.workers.kernels.cvb.active import EXACT_TOKENS
 from collapsium.workers.kernels.cvb.active_selection import Selection, SelectionRows
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics
@@ -174,7 +174,7 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
     count, rest = np.full(new_topic.size, np.nan), np.full(documents, np.nan)
     topics = ActiveTopics(new_lists, new_topic)
     after = ActiveState(new_starts, share, count, rest)
-    active_carry.carry(state.pairs, state.active, state.sparse, topics, running, after)
+    active_selection.carry(state.pairs, state.active, state.sparse, topics, running, after)
     row_change, rest_change = tokens_of(running.rows, rows["row_topic"]), running.rows.background
     twin, dropped = naive.carry(state.shape, *state.pair_arrays, *state.where, new_lists, new_topic)
     np.testing.assert_array_equal(share, twin)
@@ -202,7 +202,7 @@ def test_carry__to_the_same_lists_changes_nothing(state, pseudo):
     rows, stays = state.rows(0.0), np.full_like(start, np.nan)
     running, after = running_counts(rows), ActiveState(state.starts, share, count, rest, stays)
     before = state.sparse._replace(pseudo=start)
-    active_carry.carry(state.pairs, state.active, before, state.active, running, after)
+    active_selection.carry(state.pairs, state.active, before, state.active, running, after)
     for found, exact in zip((share, count, rest, stays), (state.share, *state.counts, start), strict=True):
         np.testing.assert_array_equal(found, exact)
     for found, exact in zip(running.rows, running_counts(rows).rows, strict=True):

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.kernels.cvb import active_sums as sums
+from collapsium.workers.kernels.cvb import words as sums
 from collapsium.workers.kernels.cvb.records import ActiveTopics, Priors, TopicCounts
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import active_topics as naive
 from tests.strategies import documents_of, pair_totals
 from tests.workers.kernels.cvb.listed import Listed, listed_shards, priors_of, weighed_shards

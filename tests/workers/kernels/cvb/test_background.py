@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from collapsium.workers.kernels.cvb import background
 from collapsium.workers.kernels.cvb.background import RowDelta
 from collapsium.workers.kernels.cvb.records import SpreadRows, SweepRows
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import background as naive
 
 pytestmark = pytest.mark.kernels

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import psi
 
 from collapsium.workers.families.cvb import prevalence as family
-from collapsium.workers.families.cvb.global_state import LevelState, PrevalenceState
-from collapsium.workers.families.cvb.sums import PrevalenceSums
+from collapsium.workers.families.cvb.global_state import LevelState, PrevalenceState, PrevalenceSums
 from collapsium.workers.kernels.cvb import active, topic_moves
 from collapsium.workers.kernels.cvb import prevalence as kernels
 from collapsium.workers.kernels.cvb.active import UNIT

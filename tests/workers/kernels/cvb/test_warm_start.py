@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.workers.families.cvb.active import first_lists
 from collapsium.workers.families.cvb.active_topics import starts_of
-from collapsium.workers.families.cvb.warm_start import first_lists
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.cvb import warm_start as warming
 from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, DocumentModel, RowChanges
 from tests.naive import active as naive_active

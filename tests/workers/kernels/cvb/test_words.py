@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.document_pairs import pair_weights
+from collapsium.workers.families.document_entries import pair_weights
 from collapsium.workers.kernels.cvb import words
 from collapsium.workers.kernels.cvb.records import WordMoments
-from collapsium.workers.kernels.records import UNWEIGHTED
+from collapsium.workers.kernels.jit import UNWEIGHTED
 from tests.naive import assign as naive_assign
 from tests.naive import moments as exact
 from tests.naive import words as naive

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.gibbs.consistency import (
-    DocumentLabels,
     FingerprintKeys,
     find_disallowed,
     find_uncounted,
@@ -15,6 +14,7 @@ from collapsium.workers.kernels.gibbs.consistency import (
     fingerprint_rows,
     fingerprint_tokens,
 )
+from collapsium.workers.kernels.gibbs.topics import DocumentLabels
 from tests.naive import gibbs as naive
 from tests.naive import gibbs_labels
 from tests.workers.kernels.gibbs.test_topics import counted, samples
@@ -103,7 +103,7 @@ def test_find_disallowed__finds_the_document_that_its_twin_finds(sample, labels,
         if change and z:
             z[draw.randrange(len(z))] = draw.randrange(topics)
         found, token_topic = np.zeros(1, dtype=np.int64), np.array(z, dtype=np.uint16)
-        given_labels = DocumentLabels(lists.astype(np.int64), label)
-        find_disallowed(given_labels, shard.lengths, token_topic, per_label, topics, background, found)
+        given_labels = DocumentLabels(lists.astype(np.int64), label, per_label, background)
+        find_disallowed(given_labels, shard.lengths, token_topic, topics, found)
         assert found[0] == gibbs_labels.disallowed(allowed, shard.lengths, token_topic)
         assert change or found[0] == -1

@@ -9,13 +9,18 @@ from collapsium.storage.corpus.label_index import LabelTable
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.families.gibbs.allowed_topics import AllowedTopics, LabelLists, TopicSizes
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.gibbs.author_topic import AuthorTopic, AuthorTopicGlobalState
-from collapsium.workers.families.gibbs.label_topics import LabelTopicsFamily, LabelTopicsGlobalState
+from collapsium.workers.families.gibbs.labeled_lda import (
+    AllowedTopics,
+    LabelTopicsFamily,
+    LabelTopicsGlobalState,
+    TopicSizes,
+)
+from collapsium.workers.families.gibbs.labels import LabelLists
 from collapsium.workers.families.gibbs.states import SampledRows
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_authors, sweep_labels
-from collapsium.workers.kernels.gibbs.records import (
+from collapsium.workers.kernels.gibbs.topics import (
     DocumentAuthors,
     DocumentTopics,
     FixedTopics,

@@ -5,11 +5,17 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels import random
 from collapsium.workers.kernels.gibbs import topics as gibbs
-from collapsium.workers.kernels.gibbs.records import DocumentTopics, TopicCounts, TopicPrior, TopicSlots, WordPrior
-from collapsium.workers.kernels.gibbs.topics import TALLIED_COUNTS
+from collapsium.workers.kernels.gibbs.topics import (
+    TALLIED_COUNTS,
+    DocumentTopics,
+    TopicCounts,
+    TopicPrior,
+    TopicSlots,
+    WordPrior,
+)
 from tests.naive import gibbs as naive
 from tests.naive.random import uniform
 from tests.strategies import bags, documents_of

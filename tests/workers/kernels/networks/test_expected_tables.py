@@ -18,7 +18,7 @@ from collapsium.workers.families.networks import variational as expected
 from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.states import ExpectedRows
 from collapsium.workers.kernels.cvb.active import UNIT
-from collapsium.workers.kernels.networks.responsibilities import MAX_TOPICS
+from collapsium.workers.kernels.networks.updates import MAX_TOPICS
 from tests.naive import network_expected as naive
 from tests.naive.network_expected import Document, Held, Words
 

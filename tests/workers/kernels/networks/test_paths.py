@@ -16,8 +16,8 @@ from collapsium.storage.corpus.labels import Labels
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks.dirichlet_network import Vectors, plan_of
+from collapsium.workers.families.networks.family import NetworkOptions
 from collapsium.workers.families.networks.graph import Graph
-from collapsium.workers.families.networks.options import NetworkOptions
 from collapsium.workers.families.networks.sampled import (
     NetworkSampler,
     SampledNetwork,
@@ -27,10 +27,10 @@ from collapsium.workers.families.networks.sampled import (
     tables_for,
     with_changes,
 )
+from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.networks.means import pair_probabilities
 from collapsium.workers.kernels.networks.records import GraphArrays, NodeStatistics, SamplingHyperparameters, TableDraws
 from collapsium.workers.kernels.networks.sweep import sweep_shared_nodes
-from collapsium.workers.kernels.records import DocumentPairs
 from tests.naive import network as naive
 from tests.naive import network_sums
 from tests.naive.network import Laid, Network, State

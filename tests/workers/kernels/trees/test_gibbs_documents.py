@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.trees import gibbs_documents as gibbs_tree
 from collapsium.workers.kernels.trees.gibbs_documents import MAX_TALLIED
-from collapsium.workers.kernels.trees.gibbs_records import (
+from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
+from collapsium.workers.kernels.trees.records import (
     FREE,
     Assignments,
     CandidatePaths,
@@ -17,7 +18,6 @@ from collapsium.workers.kernels.trees.gibbs_records import (
     SweepOptions,
     TreePriors,
 )
-from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
 from tests.naive import gibbs_tree as naive
 from tests.strategies import bags, documents_of
 

@@ -15,13 +15,13 @@ from collapsium.storage.errors import OptionError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.dirichlet import slice_sampled
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.hyperparameters import slice_sampled
 from collapsium.workers.families.ncrp import gibbs_ncrp as driver
 from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrp
 from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
 from collapsium.workers.families.ncrp.state import levels
-from collapsium.workers.kernels.trees.gibbs_records import FREE
+from collapsium.workers.kernels.trees.records import FREE
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import problem_of
 from tests.strategies import documents_of

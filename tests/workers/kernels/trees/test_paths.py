@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.ncrp.tree import ROOT, Tree
-from collapsium.workers.kernels.records import DocumentPairs
+from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.trees import paths
 from collapsium.workers.kernels.trees.paths import LevelCounts, sweep_levels, sweep_paths
 from collapsium.workers.kernels.trees.records import (

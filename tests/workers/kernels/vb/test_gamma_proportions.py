@@ -5,18 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.document_pairs import document_pairs
+from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.vb.mean_field import (
-    expected_proportions,
-    gamma_proportions,
-    sweep_gamma_proportions,
-)
-from collapsium.workers.kernels.vb.records import (
     DocumentLabels,
     ExpectedCounts,
     MeanFieldTopics,
     PassLimits,
     RateStatistics,
+    expected_proportions,
+    gamma_proportions,
+    sweep_gamma_proportions,
 )
 from tests.naive import gamma_proportions as naive
 from tests.strategies import shards

@@ -3,9 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.workers.families.document_pairs import document_pairs
-from collapsium.workers.kernels.vb.mean_field import MIN_LOG_WEIGHT, count_products, fold_words, sweep_mean_field
-from collapsium.workers.kernels.vb.records import ExpectedCounts, MeanFieldTopics, PassLimits
+from collapsium.workers.families.document_entries import document_pairs
+from collapsium.workers.kernels.vb.mean_field import (
+    MIN_LOG_WEIGHT,
+    ExpectedCounts,
+    MeanFieldTopics,
+    PassLimits,
+    count_products,
+    fold_words,
+    sweep_mean_field,
+)
 from tests.naive import mean_field as naive
 from tests.strategies import pair_totals, shards, weighed
 
