@@ -52,7 +52,7 @@ def load_shard(
     buffers.pool.lean = scratch is not None
     # Otherwise Arrow would never return the memory that decompression used.
     pa.default_memory_pool().release_unused()
-    if scratch is None:
+    if scratch is None and reserve:
         buffers.pool.reserve([int(size * shard.pairs) for size in reserve if size], reference.record.sha256)
     return store_shard(shard, scratch)
 

@@ -224,6 +224,13 @@ def append_vectors(corpus: Corpus, paths: list[str], addition: Addition, progres
                 "skip_existing",
             )
         sources = open_vectors(paths, options, tagged=True)
+        # Files without names of columns need the same number.
+        names, columns = corpus.vocabulary.words, sources.columns()
+        if len(names) != len(columns):
+            raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(names)}")
+        if sources.named and list(names) != columns:
+            word, column = next(pair for pair in zip(names, columns, strict=True) if pair[0] != pair[1])
+            raise MismatchError(f"{sources.name}: has a column {column!r} where {corpus.url} has {word!r}")
         clean_hidden(corpus)
         selection = _select(corpus, sources, sides, addition, history)
         if selection.earlier is not None:
@@ -277,13 +284,6 @@ def _select(
     corpus: Corpus, sources: DenseSource, sides: Sides | None, addition: Addition, history: History
 ) -> _Selection:
     """Check the sources, and select the vectors that the corpus does not have."""
-    # Files without names of columns need the same number.
-    names, columns = corpus.vocabulary.words, sources.columns()
-    if len(names) != len(columns):
-        raise MismatchError(f"{sources.name}: has {len(columns)} columns of values; {corpus.url} has {len(names)}")
-    if sources.named and list(names) != columns:
-        word, column = next(pair for pair in zip(names, columns, strict=True) if pair[0] != pair[1])
-        raise MismatchError(f"{sources.name}: has a column {column!r} where {corpus.url} has {word!r}")
     known = pa.concat_arrays([shard.documents().ids for shard in corpus.references])
     added = added_ids(history, known)
     keep, every, files = [], [], set()

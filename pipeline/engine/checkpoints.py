@@ -181,13 +181,15 @@ class RunCheckpointer(Checkpointer):
 
     def complete(self) -> None:
         """Wait until the snapshot that is being saved is complete, after sweeps were submitted that run meanwhile."""
-        if not self._writing or self._saving is None:
+        if self._saving is None:
             return
         began, iteration = time.monotonic(), self._saving.state.iteration
-        with self._discarding(iteration):
+        # After an interrupt, the parts are still being written, and the next call completes them.
+        with self._discarding(iteration, Exception):
             record = self._record(self._saving, self._written(self._saving.state))
             self._require_ownership()
             self._run.checkpoints.publish(record)
+        self._saving, self._writing = None, {}
         self._iteration, self._saved_at = iteration, time.monotonic()
         self._pause = max(self._min_seconds, (self._waited + self._saved_at - began) / self._max_time_share)
 
@@ -208,11 +210,17 @@ class RunCheckpointer(Checkpointer):
 
     def save_last(self) -> int | None:
         """Save the last snapshot, unless it is saved; return the iteration of the last checkpoint, if there is one."""
+        self.complete()
         if self.last is not None and self.last.state.iteration > self._iteration:
-            if not self._writing:
-                self._submit(self.last)
+            self._submit(self.last)
             self.complete()
         return self.saved_iteration
+
+    @property
+    def reached(self) -> int | None:
+        """Iteration of the last snapshot that is there or being saved, if there is one."""
+        snapshot = self._saving if self.last is None else self.last
+        return None if snapshot is None else snapshot.state.iteration
 
     def finishes(self, iteration: int) -> bool:
         """Return true, and say so, if an interrupted fit is to finish an iteration, whose state will be saved."""
@@ -224,11 +232,11 @@ class RunCheckpointer(Checkpointer):
         return True
 
     @contextlib.contextmanager
-    def _discarding(self, iteration: int) -> Iterator[None]:
-        """Discard the checkpoint of an iteration if it fails."""
+    def _discarding(self, iteration: int, errors: type[BaseException] = BaseException) -> Iterator[None]:
+        """Discard the checkpoint of an iteration after some errors."""
         try:
             yield
-        except BaseException:
+        except errors:
             self._saving, self._writing = None, {}
             self._run.checkpoints.discard(iteration)
             raise
@@ -251,7 +259,6 @@ class RunCheckpointer(Checkpointer):
         checkpoint, writing = self._run.checkpoints.writable(state.iteration), self._writing
         parts = {"global_state": checkpoint.write("global_state", state.global_state.to_arrays())}
         parts.update(zip(writing, self._executor.collect(list(writing.values())), strict=True))
-        self._saving, self._writing = None, {}
         missing = [name for name in parts if not checkpoint.folder.exists(f"{name}/{DIGESTS}")]
         if missing:
             raise CollapsiumError(

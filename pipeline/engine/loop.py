@@ -32,7 +32,7 @@ from collapsium.pipeline.engine.state import (
     State,
 )
 from collapsium.pipeline.engine.topic_snapshots import TopicSnapshots, TopWords
-from collapsium.pipeline.executors.base import Executor, Future
+from collapsium.pipeline.executors.base import Executor, Future, HaltedError
 from collapsium.storage.errors import ClusterError, NumericalError, OptionError
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
@@ -359,9 +359,9 @@ class Fit:
                 self._leave_lost_hosts()
                 continue
             began = time.perf_counter()
-            figures = problem.family.objective(self.state.global_state, statistics)
+            figures = self._waited(partial(problem.family.objective, self.state.global_state, statistics))
             stream = problem.stream.at(iteration=iteration, purpose=_purpose("update", rounds))
-            updated = problem.family.update(self.state.global_state, statistics, stream)
+            updated = self._waited(partial(problem.family.update, self.state.global_state, statistics, stream))
             seconds += time.perf_counter() - began
             require_readable(updated, iteration)
             rounds += 1
@@ -436,12 +436,13 @@ class Fit:
         """Raise an interrupt; if local states are being replaced, raise it at the end of the iteration instead."""
         state = self.state
         is_replacing = self.problem.scratch.replaced and state.iteration >= 0 and not state.swept
-        if not is_replacing or self._interrupt is not None or not self._checkpointer.finishes(state.iteration + 1):
+        at_once = not is_replacing or self._interrupt is not None or isinstance(interrupt, HaltedError)
+        if at_once or not self._checkpointer.finishes(state.iteration + 1):
             raise interrupt
         self._interrupt = interrupt
 
     def _waited(self, wait: Callable[[], T]) -> T:
-        """Wait for results, again after an interrupt that the end of the iteration will raise."""
+        """Wait for a result, or compute it, again after an interrupt that the end of the iteration will raise."""
         try:
             return wait()
         except KeyboardInterrupt as interrupt:

@@ -248,7 +248,7 @@ class ActiveRun:
                 )
 
     def fit(self, problem: Problem) -> None:
-        """Fit a problem and save its last state, also when the fit is stopped or fails."""
+        """Fit a problem and save its last state; if the fit is stopped or fails, the last one that is still there."""
         limits = self._request.limits
         checkpointer = RunCheckpointer(
             self._target,
@@ -261,11 +261,13 @@ class ActiveRun:
         )
         vocabulary = self._request.corpus.vocabulary.words
         self._snapshots = TopicSnapshots(problem, vocabulary, limits.planned(len(problem.shards)))
-        fitting = Fit(problem, limits, checkpointer, self._snapshots)
+        fitting = None
         try:
+            fitting = Fit(problem, limits, checkpointer, self._snapshots)
             begins = True
             reached = time.perf_counter()
             for state, progress in fitting:
+                recorded = self._target.events_size()
                 try:
                     if begins or progress.lost:
                         # They will be made again.
@@ -278,12 +280,14 @@ class ActiveRun:
                     self._report(progress, problem.executor)
                 except KeyboardInterrupt as interrupt:
                     fitting.interrupt(interrupt)
+                    if self._target.events_size() == recorded:
+                        self._report(progress, problem.executor)
                 begins, reached = False, time.perf_counter()
             self._finish(problem, checkpointer, reached)
         except (KeyboardInterrupt, Exception) as error:
             # The fit holds pending sweeps.
-            del fitting
-            # Whatever the error is, the iterations so far are saved.
+            fitting = None
+            # Whatever the error is, what is left of the iterations so far is saved.
             self._stop(checkpointer, error)
             raise
 
@@ -411,8 +415,8 @@ class ActiveRun:
         # Frames hold pending sweeps, after which the checkpoint would come.
         traceback.clear_frames(error.__traceback__)
         iteration = checkpointer.saved_iteration
-        if checkpointer.last is not None and not isinstance(error, (ClusterError, LockedError, NotFiniteError)):
-            reached = checkpointer.last.state.iteration
+        reached = checkpointer.reached
+        if reached is not None and not isinstance(error, (ClusterError, LockedError, NotFiniteError)):
             log.send({"event": "saving", "iteration": reached, "elapsed": elapsed, "reason": reason})
             try:
                 iteration = checkpointer.save_last()
@@ -634,8 +638,15 @@ class Ensemble:
                 with self._mutex:
                     self._stopping = True
                 self._executor.halt(failed=failed)
-            for thread in threads:
-                thread.join()
+            try:
+                for thread in threads:
+                    thread.join()
+            except KeyboardInterrupt:
+                # A second interrupt: members that finish an iteration stop at once.
+                self._executor.halt(failed=failed)
+                for thread in threads:
+                    thread.join()
+                raise
 
     def _fit_member(self, number: int) -> None:
         """Fit a member to its end."""

@@ -95,7 +95,8 @@ def fit_here(request: Request, placement: Placement) -> tuple[Fitted, int]:
         # Only this refers to the state, so that each state is freed as soon as the next one exists.
         last = Checkpointer()
         show, iterations = iteration_here(), request.limits.planned(len(request.corpus.manifest.shards))
-        for _, progress in Fit(problem, request.limits, last):
+        for state, progress in Fit(problem, request.limits, last):
+            del state
             show(request.family, progress.iteration, iterations)
         if last.last is None:
             raise RuntimeError("the fit gave no state")

@@ -18,7 +18,7 @@ from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, member_prefix, saving_text
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import json_text
-from collapsium.workers.kernels.child_processes import progress_text
+from collapsium.workers.kernels.compilation_text import progress_text
 
 if TYPE_CHECKING:
     from rich.console import Console

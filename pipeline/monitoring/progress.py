@@ -26,7 +26,7 @@ from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, memb
 from collapsium.pipeline.options import describe_parameter, with_parameter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.kernels.child_processes import progress_text
+from collapsium.workers.kernels.compilation_text import progress_text
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")

@@ -83,7 +83,9 @@ def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] 
 def column_of(table: pa.Table, name: str) -> pa.Array:
     """Return a column in one piece; raise `KeyError` if it does not exist."""
     chunked = table.column(name)
-    return chunked.chunk(0) if chunked.num_chunks == 1 else pa.array([], type=chunked.type)
+    if chunked.num_chunks == 1:
+        return chunked.chunk(0)
+    return pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.array([], type=chunked.type)
 
 
 TEXTS = ("title", "date")

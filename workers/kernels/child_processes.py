@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import IO, Any, cast
 
+from collapsium.workers.kernels.compilation_text import progress_text
 from collapsium.workers.kernels.jit import AnyKernel, Helper, cache_folder, warm
 
 Report = Callable[[int, int], None]  # Called with the number of kernels compiled so far, and of all that have to be
@@ -146,8 +147,3 @@ def serve() -> None:
 
 if __name__ == "__main__":
     serve()
-
-
-def progress_text(compiled: int, total: int) -> str:
-    """Return how many kernels are compiled, in a line."""
-    return f"compiling kernels, once per machine: {compiled} of {total}"

@@ -11,7 +11,7 @@ from collapsium.pipeline.monitoring.events import Event
 from collapsium.pipeline.monitoring.progress import ProgressLine
 from collapsium.pipeline.monitoring.run_status import loss_text, saving_text
 from collapsium.pipeline.workflows.compare.options import OTHER_WORK, START_WORK
-from collapsium.workers.kernels.child_processes import progress_text
+from collapsium.workers.kernels.compilation_text import progress_text
 
 MIN_SHARE_FOR_ESTIMATE = 0.1  # Share of all work that must be done before the remaining time is estimated
 LOG_SECONDS = 10.0  # Seconds between two lines of a log on the iterations

@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from collapsium.pipeline import append, evaluate, fit, infer, split
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.parquet import LABELS
+from collapsium.storage.corpus.parquet import LABELS, column_of
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, InputError
@@ -251,3 +253,9 @@ def test_a_title_that_is_a_list__is_a_clear_line(tmp_path, capsys):
     assert "column 'title': expected strings, found list" in capsys.readouterr().err
     with pytest.raises(CollapsiumError):
         fit(source, tmp_path / "run", family="lda", topics=1)
+
+
+@given(st.lists(st.lists(st.text(max_size=3), max_size=3), max_size=4))
+def test_column_of__joins_all_pieces(pieces):
+    table = pa.table({"id": pa.chunked_array([pa.array(piece, pa.string()) for piece in pieces], pa.string())})
+    assert column_of(table, "id").to_pylist() == [text for piece in pieces for text in piece]

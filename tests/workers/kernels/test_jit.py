@@ -17,8 +17,7 @@ from collapsium.workers.kernels.networks import stirling
 from collapsium.workers.kernels.target import V3, target
 from tests.conftest import rest_long
 
-SELECTED = active_selection, active_selection
-MODULES = (active, assign, background, *SELECTED, words, special, special, stirling, stochastic, words)
+MODULES = (active, assign, background, active_selection, words, special, stirling, stochastic)
 
 
 def helpers():

@@ -2,9 +2,8 @@
 
 A fit with sparse responsibilities may choose three things by the tokens of its training corpus that it holds out: the
 inverse temperature of its responsibilities, the number of topics (`hdp`), and whether active sets are small. Each
-has a module with `begin`, `step` and `end`: `temperature`, `split_merge`, `active_set_trial`. After each sweep,
-`updates.decide` and, in `hdp`, `split_merge.step` decide about the next one, whose phase is the `phase` of the global
-state.
+has functions that begin, step and end it, in `updates` and in `split_merge`. After each sweep, `updates.decide` and, in
+`hdp`, `split_merge.step` decide about the next one, whose phase is the `phase` of the global state.
 
     From                When                                             To
     ------------------  -----------------------------------------------  -----------------------------------------------
@@ -18,7 +17,7 @@ state.
     FORMING             documents have joined, and topics have formed    TEMPERATURE_SEARCH
     TEMPERATURE_SEARCH  the corpus is large, and enough sweeps are left  ACTIVE_SET_TRIAL
     ACTIVE_SET_TRIAL    the trial has decided                            TEMPERATURE_SEARCH
-    TEMPERATURE_SEARCH  SEARCH_END has passed (`temperature.end`)        CONVERGING
+    TEMPERATURE_SEARCH  SEARCH_END has passed (`end_search`)             CONVERGING
 """
 
 from __future__ import annotations

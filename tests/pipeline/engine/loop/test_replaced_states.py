@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from collapsium.pipeline import fit, resume
+from collapsium.pipeline.engine import estimate
 from collapsium.pipeline.engine.checkpoints import Checkpointer, RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
+from collapsium.pipeline.executors.base import HaltedError
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
-from tests.fits import problem_of, state_bits
+from tests.fits import bits, problem_of, state_bits
 
 
 @pytest.fixture
@@ -54,7 +57,8 @@ def test_a_labelled_fit_that_cannot_change_any_more__ends_with_its_local_states(
     assert course_of(replacing(problem), given) == course_of(problem, given)
 
 
-def test_replaced_states__exist_once_but_for_those_in_the_making(small, executor, monkeypatch):
+@pytest.mark.parametrize("tolerance", [0.0, 1e-9])
+def test_replaced_states__exist_once_but_for_those_in_the_making(small, executor, monkeypatch, tolerance):
     problem = problem_of(small[0], "lda", {"topics": 4}, executor=executor)
     lock, alive, counted, sweep = threading.RLock(), [0], [], tasks.sweep
 
@@ -73,7 +77,7 @@ def test_replaced_states__exist_once_but_for_those_in_the_making(small, executor
     most = {}
     for name, of_name in (("held", problem), ("replaced", replacing(problem))):
         counted.clear()
-        for state, _ in Fit(of_name, Limits(iterations=6)):
+        for state, _ in Fit(of_name, Limits(iterations=6, tolerance=tolerance)):
             del state
         most[name] = max(counted)
     shards = len(problem.shards)
@@ -84,26 +88,25 @@ def test_replaced_states__exist_once_but_for_those_in_the_making(small, executor
 class Interrupted(ThreadExecutor):
     """Raises interrupts in some of the waits for results."""
 
-    def __init__(self, waits):
-        self.waits, self.waited = waits, 0
+    def __init__(self, waits, error=KeyboardInterrupt):
+        self.waits, self.waited, self.error = waits, 0, error
         super().__init__(2)
 
     def collect(self, futures, links=None):
         self.waited += 1
         if self.waited in self.waits:
-            raise KeyboardInterrupt
+            raise self.error
         return super().collect(futures, links)
 
 
-def interrupted(small, folder, waits, notices):
-    """Fit until an interrupt; return the iterations that were reported, and the run's checkpointer."""
-    executor = Interrupted(waits)
+def interrupted(small, folder, waits, notices, error=KeyboardInterrupt):
+    """Fit until an interrupt, with a checkpoint after each iteration; return the run's checkpointer."""
+    executor = Interrupted(waits, error)
     problem = replacing(problem_of(small[0], "lda", {"topics": 4}, executor=executor))
-    checkpointer = RunCheckpointer(Run(folder), problem, notice=notices.append)
-    iterations = []
+    checkpointer = RunCheckpointer(Run(folder), problem, every=1, notice=notices.append)
     try:
-        with pytest.raises(KeyboardInterrupt):
-            iterations += [progress.iteration for _, progress in Fit(problem, Limits(iterations=8), checkpointer)]
+        with pytest.raises(error):
+            list(Fit(problem, Limits(iterations=8), checkpointer))
         checkpointer.save_last()
     finally:
         executor.close()
@@ -124,9 +127,37 @@ def test_an_interrupt_while_states_are_replaced__comes_when_the_iteration_has_en
     assert states[-1] == course_of(problem, Limits(iterations=8))[1]
 
 
-def test_a_second_interrupt__stops_at_once_with_the_last_checkpoint(small, tmp_path):
+@pytest.mark.parametrize("wait", range(6, 16))
+def test_a_second_interrupt__stops_at_once_with_the_checkpoint_that_was_begun(small, tmp_path, wait):
     notices = []
-    checkpointer = interrupted(small, tmp_path / "run", {10, 11}, notices)
-    assert checkpointer.last is None
-    assert checkpointer.saved_iteration == 1
-    assert notices[0].endswith("interrupt again to stop at once, with the checkpoint of iteration 1")
+    checkpointer = interrupted(small, tmp_path / "run", {wait, wait + 1}, notices)
+    first = interrupted(small, tmp_path / "first", {wait}, [])
+    assert first.saved_iteration - 1 <= checkpointer.saved_iteration <= first.saved_iteration
+    assert Run(tmp_path / "run").checkpoints.latest() == checkpointer.saved_iteration
+    assert len(notices) <= 1
+
+
+def test_a_fit_that_ends_because_another_failed__does_not_finish_its_iteration(small, tmp_path):
+    notices = []
+    checkpointer = interrupted(small, tmp_path / "run", {10}, notices, HaltedError)
+    assert checkpointer.saved_iteration >= 1
+    assert notices == []
+
+
+def test_an_interrupt_while_an_iteration_is_reported__leaves_no_gap(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(estimate, "REPLACED_BYTES", 0)
+    options = {"family": "lda", "topics": 4, "iterations": 6, "scheduler": "threads", "workers": 2}
+
+    def interrupt(event):
+        if event["event"] == "iteration" and event["iteration"] == 3:
+            raise KeyboardInterrupt
+
+    run = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], run, sinks=[interrupt], **options)
+    assert Run(run).checkpoints.latest() == 4
+    whole = fit(small[0], tmp_path / "whole", **options)
+    resumed = resume(run, scheduler="threads")
+    assert bits(resumed, 5) == bits(whole, 5)
+    iterations = [event["iteration"] for event in Run(run).events() if event["event"] == "iteration"]
+    assert iterations == list(range(1, 7))
