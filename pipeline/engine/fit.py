@@ -355,7 +355,9 @@ def fit(
     CollapsiumError
         An input or option is wrong, or the cluster is lost. No file is left if no iteration was finished.
     KeyboardInterrupt
-        The fit was stopped. As after an error, the last complete iteration is saved as a checkpoint; see `resume`.
+        The fit was stopped. As after an error, the last complete iteration is saved as a checkpoint; see `resume`. A
+        fit in threads with local states of 256 MB or more finishes its iteration first; after an error, it continues
+        from its last checkpoint.
     """
     is_texts, known = not names_corpus(corpus), options_of_reading(corpus)
     reading = reading_of(options, corpus, load_family(family).Options.model_fields)
