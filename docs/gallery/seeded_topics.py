@@ -23,7 +23,7 @@ seeds = {
 model = fit(texts, "seeded", family="lda", topics=20, iterations=60, seeds=seeds, **reading)
 
 # %%
-# The first topics are the seeded ones. Their top words are the seeds and words that occur with them.
+# The first topics are the seeded ones. Their top words are the seed words and words that occur with them.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 4), layout="constrained")
 seeded = {topic.title: topic for topic in topics("seeded", 10) if topic.title is not None}
@@ -37,7 +37,7 @@ for axis, (name, words) in zip(axes, seeds.items(), strict=True):
 plt.show()
 
 # %%
-# Without seeds, the same words belong to topics with arbitrary numbers.
+# Without seed words, the same words belong to topics with arbitrary numbers.
 
 plain = fit(texts, "plain", family="lda", topics=20, iterations=60, **reading)
 for name, words in seeds.items():

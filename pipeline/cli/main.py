@@ -54,6 +54,7 @@ from collapsium.pipeline.options import (
 from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of, suggestion
 from collapsium.workers.options import (
     FORMER_FUNCTIONS,
+    Accepts,
     RenamedWarning,
     former_names,
     present_names,
@@ -257,11 +258,11 @@ def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] 
         flag = spelled_flag(name, field), metavar, groups[heading_of(model, name)]
         parameters.append(_parameter(name, field, kind, *flag, required=field.is_required()))
     for name, field in {} if family is None else family.model_fields.items():
-        # The value is TOML.
-        kinds = kinds_of(field.annotation)
+        # The value is TOML, or a file with what Python accepts as a mapping.
+        kinds, files = kinds_of(field.annotation), ["FILE" for mark in field.metadata if isinstance(mark, Accepts)]
         types = ((bool, "true|false"), (int, "N"), (float, "X"))
-        metavar = next((shown for kind, shown in types if kind in kinds), "VALUE")
-        metavar = "|".join(choices_of(field)) if get_origin(kinds[0]) is Literal else metavar
+        metavar = next((shown for kind, shown in types if kind in kinds), files[0] if files else "VALUE")
+        metavar = "|".join([*choices_of(field), *files]) if get_origin(kinds[0]) is Literal else metavar
         parameters.append(_parameter(name, field, str, flag_of(name), metavar, groups[heading], required=False))
 
     def line(*arguments: object, **values: Any) -> Line:

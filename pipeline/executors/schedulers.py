@@ -230,7 +230,7 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
         None,
         ge=1,
         description="number of iterations between two checkpoints, the first of which follows iteration 1 (default: "
-        "every 30 seconds, or less often if the fit would spend more than 5% of its time waiting for them)",
+        "by time, every 30 seconds, or less often if the fit would spend more than 5% of its time waiting for them)",
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(
         False,

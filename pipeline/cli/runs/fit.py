@@ -41,8 +41,8 @@ from collapsium.storage.runs.run import Run
 
 EPILOG = """examples:
   collapsium fit train run --family hdp --topics 200 --heldout heldout
-  collapsium fit train run --family lda --topics 120 --iterations 100 --alpha 0.05 --learn '["alpha"]'
-  collapsium fit train run --config fit.toml --scheduler tcp://scheduler:8786
+  collapsium fit train run --family lda --topics 120 --inverse-temperature 1 --learn '["alpha"]'
+  collapsium fit train run --config fit.toml --scheduler tls://scheduler:8786
   collapsium fit train run --family lda --topics 50 --init clusters --init-strength 80
   collapsium fit --resume run
   collapsium fit --resume run --iterations 500 --scheduler local --workers 4

@@ -80,8 +80,8 @@ class Limits(Options):
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
         description="stop earlier, when the relative change of the quantity named by `stop_on` falls below this value; "
-        "auto: when its mean over the last quarter of the iterations hardly differs from the previous quarter "
-        "(default: 0, never)",
+        "auto: when its mean over the last quarter of the iterations differs from the previous quarter by less than 5% "
+        "(counts), 0.25% (objective) or 0.05% (score) (default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",

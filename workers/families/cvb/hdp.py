@@ -144,8 +144,9 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
         description="merge, delete and split topics; a move is accepted if it improves the prediction of "
         f"{schedule.SPLIT_MERGE_HELD_TOKENS:,.0f} tokens, but at most "
         f"{schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} and at least {schedule.MIN_SPLIT_MERGE_HELD_SHARE:.0%} of the "
-        "corpus, which are excluded from the counts meanwhile (default: true with active "
-        f"responsibilities and {schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations or more, except in a warm start)",
+        "corpus, which are excluded from the counts meanwhile (default: true with active responsibilities, at least "
+        f"{schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations, at most {schedule.MAX_SPLIT_MERGE_TOPICS:,} topics and no "
+        "seed words, except in a warm start)",
     )
     learn: tuple[Learned, ...] | None = Field(
         None,

@@ -184,10 +184,9 @@ class CollapsedOptions(SeededOptions):
     most_active: int | None = Field(
         None,
         ge=1,
-        description="largest number of active topics of a document (default: with up to 768 distinct words, all if "
-        "there are at most 128 topics, and otherwise 24 plus one for every 8 distinct words, but at least 64; with "
-        "more distinct words, at most 98,304 divided by their number, but at least 16; with more than 128 topics, in "
-        "corpora of 4 million tokens or more, an eighth of that, if held-out tokens are then predicted better)",
+        description="largest number of active topics of a document (default: in short documents all of up to 128 "
+        "topics, fewer in long documents or with more topics; see 'Sparse responsibilities over active topics' in the "
+        "documentation)",
     )
     momentum: float = Field(
         0.8,

@@ -157,7 +157,7 @@ class KeywordOptions(CollapsedOptions, title="topics with keywords (keyATM), col
         'space = ["orbit", "nasa"]',
     )
     topics: int = Field(
-        ge=1, le=65_535, description="number of topics K, of which the first have the seeds as keywords"
+        ge=1, le=65_535, description="number of topics K, of which the first have the seed words as keywords"
     )
     alpha: float = Field(0.1, gt=0, description="Dirichlet parameter alpha_k of each topic in a document")
     beta: float = Field(
