@@ -244,7 +244,6 @@ class RunCheckpointer(Checkpointer):
     def _submit(self, snapshot: Snapshot) -> None:
         """Submit the writing of each part by the worker that holds it."""
         began, submit, state = time.monotonic(), self._executor.submit, snapshot.state
-        self._saving = replace(snapshot, state=replace(state, blocks=[], swept=[]))
         self._require_ownership()
         checkpoint = self._run.checkpoints.writable(state.iteration)
         with self._discarding(state.iteration):
@@ -252,6 +251,8 @@ class RunCheckpointer(Checkpointer):
                 self._writing[_rows(number)] = submit(write_block, checkpoint, number, block)
             for number, swept in enumerate(state.swept if self._locals else []):
                 self._writing[_locals(number)] = submit(write_local, checkpoint, number, swept)
+            # Only now: a checkpoint of which some parts were never submitted must not be completed.
+            self._saving = replace(snapshot, state=replace(state, blocks=[], swept=[]))
         self._waited = time.monotonic() - began
 
     def _written(self, state: State) -> dict[str, str]:

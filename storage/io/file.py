@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import errno
 import io
@@ -66,9 +67,9 @@ class ByteStream(io.RawIOBase):
         """Return True."""
         return True
 
+    @abc.abstractmethod
     def take(self, count: int) -> bytes:
         """Return at most `count` bytes; none at the end of the stream."""
-        raise NotImplementedError
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
         """Fill a buffer from `take`; return the number of bytes."""

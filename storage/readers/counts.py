@@ -5,6 +5,7 @@ A format is a class with `name`, `words` and `documents` (`Source`) in `READERS`
 
 from __future__ import annotations
 
+import abc
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -173,7 +174,7 @@ def _shown(text: bytes) -> str:
 Line: TypeAlias = tuple[npt.NDArray[np.int64], list[str] | None]
 
 
-class LineSource:
+class LineSource(abc.ABC):
     """A file of counts with a document on each line, which a subclass parses."""
 
     guesses: tuple[Guess, ...] = ()
@@ -215,9 +216,9 @@ class LineSource:
             extras["labels"] = pa.array(rows, EXTRAS["labels"])
         return Documents(numbered_ids(1 + after, len(lines)), offsets, words, counts, extras)
 
+    @abc.abstractmethod
     def _parse(self, text: bytes, number: int) -> Line | None:
         """Return the document of a line; None if there is none."""
-        raise NotImplementedError
 
     def _error(self, number: int, expected: str, text: bytes | None = None) -> InputError:
         shown = "" if text is None else f", found {text[:40].decode('utf-8', 'replace')!r}"

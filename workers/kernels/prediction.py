@@ -226,6 +226,7 @@ def token_weights(
     total = 0.0
     for k in range(prior.size):
         weight[k] = probability[k] * (prior[k] + counts[k])
+    for k in range(prior.size):
         total += weight[k]
     return total
 
@@ -265,9 +266,10 @@ def left_to_right(
                 topic[n] = draw(weight, total, uniform(key, number))
                 number += 1
                 counts[topic[n]] += 1
-        log_likelihood[document] = 0.0
+        total = 0.0
         for n in range(tokens):
-            log_likelihood[document] += math.log(predictive[n] / particles)
+            total += math.log(predictive[n] / particles)
+        log_likelihood[document] = total
 
 
 @kernel

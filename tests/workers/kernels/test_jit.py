@@ -53,15 +53,114 @@ def test_helpers__are_always_inlined():
 )
 def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, monkeypatch):
     """A function that stands both beside a kernel and by itself is another one where machine code is loaded."""
-    monkeypatch.setattr(module, "_registered", [])
-    monkeypatch.setattr(module, "cache_folder", lambda: None)  # machine code that was loaded cannot be looked at
-    compiled = module.Kernel(kernel.python).compile()
+    compiled = machine_code(kernel.python, monkeypatch)
     written = compiled.inspect_asm(compiled.signatures[0])
     assert "zmm" not in written  # a register of AVX-512, which not all processors have
     functions = re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", written, re.MULTILINE)
     defined = [name for name in functions if name.startswith("_ZN10collapsium")]
     assert len(defined) == 1
     assert f"{len(kernel.__name__)}{kernel.__name__}" in defined[0]
+
+
+def loops_with_two_orders_of_sums(code):
+    """The loops over vectors that sum numbers, and before which the compiler checks whether arrays overlap.
+
+    Where they do, or may, other code runs, which adds one number after the other.
+    """
+    found = []
+    for body in re.findall(r"^define [^\n]*\{\n(.*?)^\}", code, re.MULTILINE | re.DOTALL):
+        blocks, label = {"": []}, ""
+        for line in filter(str.strip, body.splitlines()):
+            begins = re.match(r'"?([\w.$-]+)"?:', line)
+            if begins:
+                label = begins[1]
+                blocks[label] = []
+            else:
+                blocks[label].append(line)
+        values = dict(re.findall(r'^\s*%"?([\w.$-]+)"? = (?:or|and|select|xor|freeze) (.*)', body, re.MULTILINE))
+
+        def checks_overlap(value, values=values):
+            inner = names_in(values.get(value, ""))
+            return re.match(r"diff\.check|found\.conflict|conflict\.rdx", value) or any(map(checks_overlap, inner))
+
+        for label, lines in blocks.items():
+            chosen = re.search(r'br i1 %"?([\w.$-]+)"?,', lines[-1]) if lines else None
+            if chosen and (label.startswith("vector.memcheck") or checks_overlap(chosen[1])):
+                found += [name for name in vector_loop(label, blocks) if sums_numbers(blocks[name])]
+    return found
+
+
+def names_in(text):
+    """The names of values or blocks in a line of code."""
+    return re.findall(r'%"?([\w.$-]+)"?', text)
+
+
+def vector_loop(label, blocks):
+    """The blocks that work on vectors behind one, up to the end of their loop."""
+    reached, waiting = [], [label]
+    while waiting:
+        for name in names_in(blocks[waiting.pop()][-1]):
+            if re.match(r"vector\.|vec\.epilog", name) and "middle" not in name and name not in [*reached, label]:
+                reached.append(name)
+                waiting.append(name)
+    return reached
+
+
+def sums_numbers(lines):
+    """Whether a loop adds to vectors of floating-point numbers that it carries."""
+    carried = [re.match(r'\s*%"?([\w.$-]+)"? = phi <\d+ x (?:float|double)>', line) for line in lines]
+    return any(
+        re.search(rf'= f(?:add|sub)\b.*%"?{re.escape(match[1])}"?(?![\w.$-])', line)
+        for match in filter(None, carried)
+        for line in lines
+    )
+
+
+def machine_code(function, monkeypatch):
+    """A function as a kernel, compiled anew, as machine code that was loaded cannot be looked at."""
+    monkeypatch.setattr(module, "_registered", [])
+    monkeypatch.setattr(module, "cache_folder", lambda: None)
+    return module.Kernel(function).compile()
+
+
+def stores_and_sums(a: module.Float64Vector, b: module.OutFloat64Vector, total: module.OutFloat64Vector) -> None:
+    """Store and sum in one loop, as no kernel may."""
+    s = 0.0
+    for k in range(b.size):
+        b[k] = a[k] * 2.0
+        s += b[k]
+    total[0] = s
+
+
+def sums_into_an_array(a: module.Float64Vector, b: module.Float64Vector, total: module.OutFloat64Vector) -> None:
+    """Sum into a number of an array, as no kernel may."""
+    for k in range(b.size):
+        total[0] += a[k] * b[k]
+
+
+@pytest.mark.parametrize("function", [stores_and_sums, sums_into_an_array])
+def test_a_sum_that_depends_on_where_arrays_lie__is_found(function, monkeypatch):
+    compiled = machine_code(function, monkeypatch)
+    assert loops_with_two_orders_of_sums(compiled.inspect_llvm(compiled.signatures[0]))
+
+
+# They leave room in front of the arrays (`dense.DISTANCE`).
+APART = ("sweep_zeroth", "sweep_second")
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    rest_long(
+        sorted(
+            (found for found in module.all_kernels() if found.python.__name__ not in APART), key=lambda k: k.address
+        ),
+        retained=(),
+    ),
+    ids=lambda kernel: kernel.address.rpartition(".")[2],
+)
+def test_sums__have_the_same_order_wherever_arrays_lie(kernel, monkeypatch):
+    compiled = machine_code(kernel.python, monkeypatch)
+    assert loops_with_two_orders_of_sums(compiled.inspect_llvm(compiled.signatures[0])) == []
 
 
 class Features(dict):

@@ -58,22 +58,21 @@ def spread(
 
     Shapes: `word_prior`, `background_weight` (rows,); `ratio` (topics,); `expected` (rows, topics).
     """
-    active, rest, even, weight, seeded = rows.active, rows.background, rows.even, rows.weight, np.empty(ratio.size)
+    active, rest, even, weight, counts = rows.active, rows.background, rows.even, rows.weight, np.empty(ratio.size)
     for row in range(rest.size):
         known, seeds = 0.0, _seeds_of(row, rows)
         if seeds >= 0:
-            _spread_seeded(row, seeds, rows, seeded)
+            _spread_seeded(row, seeds, rows, counts)
             for k in range(weight.size):
-                count = seeded[k] + rows.seed_counts[seeds, k]
-                expected[row, k] = np.float32(count)
-                known += ratio[k] * (word_prior[row] + count)
-            background_weight[row] = np.float32(known)
-            continue
-        factor = _spread_factor(active[row], rest[row], even, weight)
+                counts[k] += rows.seed_counts[seeds, k]
+        else:
+            factor = _spread_factor(active[row], rest[row], even, weight)
+            for k in range(weight.size):
+                counts[k] = active[row, k] + factor * weight[k] * (even + active[row, k])
         for k in range(weight.size):
-            count = active[row, k] + factor * weight[k] * (even + active[row, k])
-            expected[row, k] = np.float32(count)
-            known += ratio[k] * (word_prior[row] + count)
+            expected[row, k] = np.float32(counts[k])
+        for k in range(weight.size):
+            known += ratio[k] * (word_prior[row] + counts[k])
         background_weight[row] = np.float32(known)
 
 
@@ -102,6 +101,7 @@ def begin_rows(
             for k in range(weight.size):
                 # With momentum, a topic may have fewer tokens than none.
                 expected[k] = np.float32(max(seeded[k], 0.0))
+            for k in range(weight.size):
                 known += ratio[k] * rows.seed_counts[seeds, k]
         largest_bits[0] = 0
         for k in range(weight.size):
@@ -210,6 +210,7 @@ def fold_rows(
             absolute = 0.0
             for k in range(weight.size):
                 new_active[word, k] += change[row, k]
+            for k in range(weight.size):
                 absolute += abs(float(change[row, k]))
             moved[0] += absolute
         seeds = _seeds_of(word, rows)
@@ -303,6 +304,7 @@ def _fold_steps(
             absolute = 0.0
             for k in range(weight.size):
                 after[word, k] += changes[row, k]
+            for k in range(weight.size):
                 absolute += abs(float(changes[row, k]))
             moved[0] += absolute * tokens if owned_band >= 0 else 0.0
             for k in range(weight.size):

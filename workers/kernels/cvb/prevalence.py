@@ -148,6 +148,7 @@ def count_moments(
         absent, left, total = moments.log_absent[document], 0.0, 0.0
         for k in range(topics):
             mean[k] = variance[k] = absent[k] = 0.0
+        for k in range(topics):
             total += prior[k]
         left = total
         for j in range(size):
@@ -320,10 +321,10 @@ def newton_steps(
                     lower[q, p] -= lower[q, i] * lower[p, i]
                 lower[q, p] /= lower[p, p]
         for p in range(columns):
-            solved[p] = gradient[p, k]
+            value = gradient[p, k]
             for i in range(p):
-                solved[p] -= lower[p, i] * solved[i]
-            solved[p] /= lower[p, p]
+                value -= lower[p, i] * solved[i]
+            solved[p] = value / lower[p, p]
         for p in range(columns - 1, -1, -1):
             for i in range(p + 1, columns):
                 solved[p] -= lower[i, p] * solved[i]

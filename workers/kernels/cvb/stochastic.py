@@ -174,6 +174,7 @@ def _document_tables(document: _Document, moments: _Moments, prior: Array, table
         total = MIN_TOTAL
         for k in range(prior32.size):
             share[k] = (prior32[k] + document_counts[k]) * phi[pair, k]
+        for k in range(prior32.size):
             total += share[k]
         count, weight = counts[pair], token_weight(weights, pair)
         if count == 1 and weight == 1.0:

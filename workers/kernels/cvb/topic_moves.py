@@ -88,6 +88,7 @@ def fill_probabilities(row: int, b: float, theta: Array, totals: Array, row_topi
     s = 0.0
     for k in range(theta.size):
         product[k] = theta[k] * (b + row_topic[row, k]) / totals[k]
+    for k in range(theta.size):
         s += product[k]
     return s
 
@@ -540,6 +541,7 @@ def score_deletions(
             s, active_weight = 0.0, 0.0
             for k in range(phi.size):
                 phi[k] = (b + row_topic[row, k]) * inverse[k]
+            for k in range(phi.size):
                 s += theta[k] * phi[k]
             for j in range(document_active.size):
                 active_weight += prior[document_active[j]] * phi[document_active[j]]

@@ -305,8 +305,10 @@ def active_probability(
     ratio, scaled = prior / totals, np.empty(number)
     word_weight = np.zeros(word_prior.size)
     for row in range(word_prior.size):
+        known = 0.0
         for k in range(number):
-            word_weight[row] += ratio[k] * (word_prior[row] + row_topic[row, k])
+            known += ratio[k] * (word_prior[row] + row_topic[row, k])
+        word_weight[row] = known
     for document in range(offsets.size - 1):
         begin, size = active_offsets[document], active_offsets[document + 1] - active_offsets[document]
         left, length = all_prior, 0.0

@@ -119,6 +119,7 @@ def initialise_responsibilities(
             row, total = position[pair], np.float32(0.0)
             for k in range(weight.size):
                 weight[k] = theta[document, k] * phi[row, k]
+            for k in range(weight.size):
                 total += weight[k]
             chosen = choose(weight, total, place, topic, share)
             size[pair] = chosen

@@ -206,8 +206,10 @@ def sweep_components(
         weight[nodes] = 1.0
         second[nodes, nodes] += 1.0
         _add_vector(values[row], weight, by_node)
+        squares = sums[1]
         for column in range(values.shape[1]):
-            sums[1] += values[row, column] * values[row, column]
+            squares += values[row, column] * values[row, column]
+        sums[1] = squares
         keep_largest(q, min_share, largest_ends[row], masses[row])
 
 
@@ -289,6 +291,8 @@ def sweep_factors(
         weight[nodes] = 1.0
         second[nodes, nodes] += 1.0
         _add_vector(values[row], weight, by_node)
+        squares = sums[1]
         for column in range(values.shape[1]):
-            sums[1] += values[row, column] * values[row, column]
+            squares += values[row, column] * values[row, column]
+        sums[1] = squares
         keep_largest(q, min_share, largest_ends[row], masses[row])

@@ -387,6 +387,7 @@ def _assign_levels_apart(
         softmax(weights, weights)
         for k in range(outside.size):
             pair_level[pair, k] = weights[k]
+        for k in range(outside.size):
             z = float(pair_level[pair, k])
             value += count * z * mean[k] * outside[k] - (count * z * math.log(z) if z > 0.0 else 0.0)
         for k in range(outside.size):

@@ -259,9 +259,10 @@ def sweep_mean_field(
             for k in range(size):
                 log_theta[k] += new[k] - of_all
         log_gammas(shape, work, bits, weight, new)
+        of_topics = bound[0]
         for k in range(size):
-            bound[0] += new[k] - at_prior[k] - topic_counts[k] * log_weight[k]
-        bound[0] += math.lgamma(all_prior) - math.lgamma(all_prior + tokens)
+            of_topics += new[k] - at_prior[k] - topic_counts[k] * log_weight[k]
+        bound[0] = of_topics + math.lgamma(all_prior) - math.lgamma(all_prior + tokens)
     finish_words(word_expected, word_topic)
 
 
@@ -386,23 +387,25 @@ def fold_words(
     topics = word_topic.shape[1]
     value, logs, new, work = np.zeros(topics), np.zeros(topics), np.zeros(topics), np.zeros(topics)
     bits = work.view(np.int64)
+    bound, log_phi = sums[0], sums[1]
     for word in range(word_topic.shape[0]):
         at_prior = math.lgamma(prior[word])
         logarithms(word_expected[word], work, bits, logs)
         for k in range(topics):
-            sums[0] -= word_topic[word, k] * logs[k] + at_prior
+            bound -= word_topic[word, k] * logs[k] + at_prior
         for k in range(topics):
             value[k] = prior[word] + word_topic[word, k]
         log_gammas(value, work, bits, logs, new)
         for k in range(topics):
-            sums[0] += new[k]
+            bound += new[k]
         digammas(value, work, bits, logs)
         for k in range(topics):
-            sums[1] += logs[k]
+            log_phi += logs[k]
         rescale(logs)
         exponentials(logs, work, bits, new)
         for k in range(topics):
             new_expected[word, k] = new[k]
+    sums[0], sums[1] = bound, log_phi
 
 
 @helper
@@ -505,15 +508,18 @@ def sweep_gamma_proportions(
             topic_counts[k] = before[document, k]
         u = _fit_gamma_document(first, last, documents, topics, limits, space, rates)
         if last > first:
-            bound[0] += add_pairs(first, last, documents, weight, norm, word_topic)
+            of_words = bound[0] + add_pairs(first, last, documents, weight, norm, word_topic)
             for k in range(size):
-                bound[0] -= topic_counts[k] * log_weight[k]
+                of_words -= topic_counts[k] * log_weight[k]
+            bound[0] = of_words
         for k in range(size):
             document_topic[document, k] = topic_counts[k]
         u = _balance(prior, topic_counts, rates.prior, u)
         _add_topic_sums(u, prior_terms, space, rates, topic_sums)
+        of_proportions = bound[0]
         for k in range(size):
-            bound[0] -= shape[k] * new[k] + prior_terms.log_gamma[k]
+            of_proportions -= shape[k] * new[k] + prior_terms.log_gamma[k]
+        bound[0] = of_proportions
         log_gammas(shape, work, bits, weight, new)
         bound[0] += _sum(new)
         tokens = _sum(topic_counts)
@@ -669,6 +675,7 @@ def gamma_proportions(
         total = 0.0
         for k in range(topics):
             mean[k] = (prior[k] + document_topic[document, k]) / (rate[k] + u)
+        for k in range(topics):
             total += mean[k]
         for k in range(topics):
             theta[document, k] = mean[k] / total

@@ -20,6 +20,7 @@ from collapsium.storage.errors import (
     LockedError,
     MismatchError,
     OptionError,
+    StoreError,
 )
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
@@ -92,6 +93,31 @@ def test_sweeps_are_submitted__before_a_checkpoint_is_waited_for(small, tmp_path
         assert (checkpointer.saved_iteration or 0) == state.iteration
     first = executor.steps.index("write_local")
     assert "sweep" in executor.steps[first : executor.steps.index("waited", first)]
+
+
+@pytest.mark.parametrize("step", ["require_ownership", "writable"])
+def test_a_checkpoint_whose_writing_could_not_begin__is_written_whole_later(small, tmp_path, monkeypatch, step):
+    problem, run = problem_of(small[0], "lda", {"topics": 4}, executor=SerialExecutor()), Run(tmp_path / "run")
+    refused = []
+
+    def refuse_once(*arguments):
+        if not refused:
+            refused.append(arguments)
+            raise StoreError("the storage does not answer")
+        return writable(*arguments) if arguments else None
+
+    writable, options = Checkpoints.writable, {}
+    if step == "writable":
+        monkeypatch.setattr(Checkpoints, "writable", refuse_once)
+    else:
+        options["require_ownership"] = refuse_once
+    checkpointer = RunCheckpointer(run, problem, every=1, **options)
+    with pytest.raises(StoreError):
+        list(Fit(problem, Limits(iterations=3), checkpointer))
+    assert checkpointer.save_last() == 1
+    again = RunCheckpointer(run, problem)
+    assert again.restore().state.iteration == 1
+    assert [state.iteration for state, _ in Fit(problem, Limits(iterations=3), again)] == [1, 2, 3]
 
 
 @pytest.fixture(scope="module")
