@@ -23,7 +23,7 @@ from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import parse_size, rate, size
 from collapsium.workers.arrays import buffer_pool as buffers
 
-# Share of a memory limit that plans use, where a process that exceeds it is killed; estimates may err by 10%
+# Share of a memory limit that plans use, as estimates may err by 10%
 USABLE_SHARE = 0.9
 
 
@@ -40,14 +40,9 @@ class Place:
     run: str | None = None  # Folder of the run; None where it is not known, or not on this machine
 
     @property
-    def is_killed(self) -> bool:
-        """True if a process that holds more than its memory is killed: Dask's nannies restart a worker that does."""
-        return self.scheduler not in ("threads", "serial")
-
-    @property
     def usable(self) -> float:
         """Bytes of each process that a plan may use."""
-        return USABLE_SHARE * self.memory if self.is_killed else self.memory
+        return USABLE_SHARE * self.memory
 
 
 @dataclass(frozen=True)
@@ -283,9 +278,7 @@ class Plan(ShortRepr):
 
     def _limit(self) -> str:
         """Return the memory that a worker process may hold."""
-        place = self.place
-        share = f" ({place.usable / place.memory:.0%} of {size(place.memory)})" if place.is_killed else ""
-        return f"{size(place.usable)}{share}"
+        return f"{size(self.place.usable)} ({USABLE_SHARE:.0%} of {size(self.place.memory)})"
 
     def table(self) -> str:
         """Return the plan as lines of text."""

@@ -75,7 +75,7 @@ def test_estimate__says_what_does_not_fit(capsys, small):
     assert (code, err) == (0, "")
     last = out.splitlines()[-1]
     assert last.startswith("does not fit: a worker process needs ")
-    assert "may use 10.0 MB" in last
+    assert "may use 9.0 MB (90% of 10.0 MB)" in last
     _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB", "--json")
     output = json.loads(out)
     assert output["fits"] is False
