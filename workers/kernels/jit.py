@@ -168,7 +168,7 @@ _OPTIONS: dict[str, object] = {
 # Wrappers for callers in C, which nobody calls, would be compiled with each function.
 _UNWRAPPED: dict[str, object] = {**_OPTIONS, "no_cfunc_wrapper": True}
 _INLINED: dict[str, object] = {**_UNWRAPPED, "forceinline": True, "no_cpython_wrapper": True}
-INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or "0"))  # Whether kernels run as Python
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "").strip() not in ("", "0")  # Whether kernels run as Python
 
 _log = logging.getLogger("collapsium.compiling")
 _registered: list[AnyKernel] = []
