@@ -130,7 +130,7 @@ def open_text(path: str, options: ReadOptions, guesses: dict[Guess, None] | None
     if encoding is None or encoding == "utf-8":
         # UTF-16 and UTF-32 without a mark would be read as characters with NUL between them.
         zeros = head[::2].count(0), head[1::2].count(0)
-        if b"\0" in head and max(zeros) * 5 >= len(head) // 2 * 2:
+        if len(head) >= 4 and b"\0" in head and max(zeros) * 5 >= len(head) // 2 * 2:
             width = 32 if min(zeros) * 5 > len(head) // 2 else 16
             order = "le" if head[width // 8 - 1] == 0 else "be"
             raise InputError(

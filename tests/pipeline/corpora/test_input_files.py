@@ -89,6 +89,13 @@ def test_wide_characters_without_a_mark__are_not_read_as_letters_with_nul_betwee
     assert ingested_bags(tmp_path, path, encoding=encoding) == BAGS
 
 
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "docword.x.txt", "x.ldac", "x.svmlight"])
+@pytest.mark.parametrize("data", [b"\0", b"\0\0", b"a\0", b"\0\0\0", b"\0\0\0\0"])
+def test_a_file_of_a_few_zeros__is_refused_in_one_line(tmp_path, name, data):
+    with pytest.raises(InputError):
+        ingest(put(tmp_path / name, data), tmp_path / "c", scheduler="serial")
+
+
 @pytest.mark.parametrize("encoding", ["nothing", "hex", "rot13", ""])
 def test_what_is_no_encoding_of_text__is_refused(tmp_path, encoding):
     with pytest.raises(OptionError, match="encoding: expected an encoding of text"):
