@@ -140,7 +140,7 @@ def _only_member(handle: IO[bytes], path: str) -> IO[bytes] | None:
     """Return the only file of a zip archive; None for an archive of NumPy arrays, which other readers open."""
     try:
         archive = zipfile.ZipFile(handle)
-        files = [member for member in archive.infolist() if not member.is_dir()]
+        files = [member for member in archive.infolist() if not member.filename.endswith("/")]
         # macOS adds files to archives.
         files = [member for member in files if not member.filename.startswith("__MACOSX/")]
         files = [member for member in files if not member.filename.rpartition("/")[2].startswith(".")]

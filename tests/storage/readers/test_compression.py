@@ -123,6 +123,8 @@ def test_decompression__does_not_depend_on_what_else_is_installed(tmp_path, monk
 def test_archives_of_one_file__are_read_and_larger_ones_refused(tmp_path):
     assert content(tmp_path, "x.csv.zip", zipped("x.csv")) == DATA
     assert content(tmp_path, "x.csv.zip", zipped("x.csv", "__MACOSX/._x.csv", "d/.DS_Store")) == DATA
+    nameless = zipped("?", "a.npy").replace(b"?", b"\0")  # zipfile reads this name as an empty one
+    assert "archive of 2 files" in refused(tmp_path, "x.npz", nameless)
     assert "archive of 2 files (a.csv, b.csv)" in refused(tmp_path, "x.csv.zip", zipped("a.csv", "b.csv"))
     assert "archive of 2 files" in refused(tmp_path, "x.csv", zipped("a.csv", "b.csv"))
     assert "save it as text or CSV" in refused(tmp_path, "x.csv", zipped("[Content_Types].xml", "xl/workbook.xml"))
