@@ -57,7 +57,7 @@ def execute(
     log: LogOptions,
     output: JsonOptions,
 ) -> None:
-    """Compare, and print the table."""
+    """Compare, and print the table and the recommendation."""
     from collapsium.pipeline.monitoring.progress import ProgressLine, Terminal
     from collapsium.pipeline.workflows.compare.progress import GridView
 
@@ -89,4 +89,4 @@ def _print(comparison: pipeline.Comparison, *, as_json: bool) -> None:
         print_json({"out": comparison.folder, "cells": list(comparison.rows)})
         return
     plots = counted(len(comparison.plots), "plot")
-    print(f"{comparison.tables}\n\n{comparison.folder}: {plots}; table.md defines each column")
+    print(f"{comparison}\n\n{comparison.folder}: {plots}; table.md defines each column")

@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Corpus, compare, simulate
+from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.workflows.compare.compare import mean_per_token, recommended
 from collapsium.pipeline.workflows.compare.options import CompareOptions
 from collapsium.storage.errors import OptionError
@@ -83,6 +84,14 @@ def test_comparison_over_topics__continues_with_the_same_results(tmp_path):
     assert 5 <= Corpus(tmp_path / "out" / "sample").manifest.documents <= 35
     with pytest.raises(OptionError, match="sample-documents"):
         compare(tmp_path / "corpus", tmp_path / "out", sample_documents=30, **QUICK)
+
+
+def test_the_command__prints_the_recommendation_below_the_table(tmp_path, capsys):
+    simulate(tmp_path / "corpus", family="lda", topics=3, documents=40, words=30, tokens=30)
+    words = ["--topics", "2,4", "--iterations", "3", "--set", "hdp.iterations=3", "--scheduler", "serial", "--quiet"]
+    assert main(["compare", str(tmp_path / "corpus"), str(tmp_path / "out"), *words]) == 0
+    _, below = capsys.readouterr().out.rsplit("|\n", 1)
+    assert below.strip().startswith("recommended: ")
 
 
 def test_numbers_of_topics__are_compared_where_no_families_are_named():
