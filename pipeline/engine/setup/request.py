@@ -16,6 +16,7 @@ from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, SHOR
 from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.engine.state import Growth, planned_growth
+from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import (
     changed_options,
     family_names,
@@ -483,6 +484,16 @@ def is_finished(target: Run, request: Request) -> bool:
         raise OptionError(
             f"expected at least {latest[0]}, as the run has made {latest[0]} already, found {planned}", "iterations"
         )
+    before = Limits(**target.record()["limits"]).planned(len(request.corpus.manifest.shards))
+    if latest and planned < before:
+        stopped, growth = Model(target.folder.url), request.growth
+        growing = growth is not None and planned < growth.complete_from
+        if growing or stopped.family.uncounted_tokens(stopped.global_state) > 0:
+            raise OptionError(
+                f"expected at least {before}, found {planned}: the run was planned with {before}, and some tokens do "
+                "not count until shortly before",
+                "iterations",
+            )
     if not target.model.exists(MODEL_RECORD):
         return False
     try:

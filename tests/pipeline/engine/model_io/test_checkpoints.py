@@ -26,6 +26,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import RECORD, Checkpoints
 from collapsium.storage.runs.run import Run
+from collapsium.workers.families.cvb import schedule
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import TIMES, bits, problem_of, resumed
 
@@ -141,6 +142,19 @@ def test_a_stopped_run__continues_to_the_same_bits_and_events(small, tmp_path, w
     assert not (run / "model").exists()
     resumed(run)
     same(run, whole)
+
+
+def test_fewer_iterations_than_planned__are_refused_before_any_while_tokens_are_held_out(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(schedule, "MIN_SEARCH_TOKENS", 100.0)
+    options = {"family": "lda", "topics": 4, "scheduler": "serial"}
+    whole = fit(small[0], tmp_path / "whole", iterations=40, **options)
+    with pytest.raises(KeyboardInterrupt):
+        fit(small[0], tmp_path / "run", iterations=40, sinks=[stop_at(12)], **options)
+    before = Run(tmp_path / "run").record()
+    with pytest.raises(OptionError, match="expected at least 40, found 20: the run was planned with 40"):
+        resume(tmp_path / "run", iterations=20, scheduler="serial")
+    assert Run(tmp_path / "run").record() == before
+    assert bits(resume(tmp_path / "run", scheduler="serial"), 5) == bits(whole, 5)
 
 
 def test_a_run__may_be_stopped_again_and_again(stopped_copy, tmp_path, whole):
