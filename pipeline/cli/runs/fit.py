@@ -2,9 +2,10 @@
 
 A run is a folder: run.json (the options), events.jsonl (one line for each
 iteration), checkpoints/ and, at the end, model/. Ctrl-C stops the fit and keeps
-the last complete iteration. --resume continues a run, also after a crash, and gives
-the result of an uninterrupted run. A held-out corpus is scored during the fit; it does
-not influence the fit, unless --stop-on score or --keep best is set.
+the last complete iteration. --resume continues a run, also after a crash; with the
+same options, the result is the same as without the interruption. A held-out corpus is
+scored during the fit; it does not influence the fit, unless --stop-on score or --keep
+best is set.
 
 Each family has further options, such as --alpha and --prevalence of lda: see
 collapsium fit --family lda --help.

@@ -198,12 +198,12 @@ class StartOptions(Options):
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
-        description="initial proportions of the documents: random; clusters: a document starts in the cluster nearest "
-        "to its words' vectors; quick-clusters: in the clusters of its words; documents: in its "
-        "component of a mixture with one topic per document; tree: the same, with a root topic for common words; or a "
-        "Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda and hdp, but random with "
-        "seed words, dense responsibilities, the stochastic schedule, or fewer than two documents per topic; random "
-        "with other families)",
+        description="initial proportions of the documents, which rarely need to be changed: quick-clusters: the shares "
+        "of its words in clusters of words; clusters: the cluster nearest to its words' vectors, for short documents; "
+        "documents: the components of a mixture with one topic per document; tree: the same, with a root topic for "
+        "common words; random; or a Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda "
+        "and hdp, but random with seed words, dense responsibilities, the stochastic schedule, or fewer than two "
+        "documents per topic; random with other families)",
     )
     init_strength: Annotated[float, Value("TOKENS"), Formerly("start_strength")] = Field(
         0.0,
