@@ -23,11 +23,11 @@ from collapsium.storage.errors import MismatchError
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
 
 # Packages whose versions must be the same in the driver and in all workers: other versions may compute other bits
-REFUSED = ("python", "numpy", "numba", "collapsium")
+REFUSED = ("python", "numpy", "scipy", "numba", "collapsium")
 # Packages whose version may differ, with a notice
 REPORTED = ("dask", "distributed", "cloudpickle", "msgpack", "pyarrow", "zarr")
 ADVICE = "install the same versions for scheduler, workers and driver"
-PACKAGES = ("numba", "collapsium", "pyarrow", "zarr")  # Packages that Dask does not report by itself
+PACKAGES = ("numba", "scipy", "collapsium", "pyarrow", "zarr")  # Packages that Dask does not report by itself
 
 
 class Members:

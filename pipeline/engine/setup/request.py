@@ -94,8 +94,9 @@ def align(training: Sequence[ShardDocuments], heldout: Corpus, name: str) -> lis
     return aligned
 
 
-VERSIONS = ("collapsium", "dask", "distributed", "numba", "numpy", "pyarrow", "zarr")
-BITS = ("collapsium", "numba", "numpy", "python")  # Packages whose version may affect the bits
+VERSIONS = ("collapsium", "dask", "distributed", "numba", "numpy", "pyarrow", "scipy", "zarr")
+BITS = ("collapsium", "numba", "numpy", "python", "scipy")  # Packages whose version may affect the bits
+NOT_IN_0_1 = ("scipy",)  # Packages among these whose version 0.1 did not record
 # Options of the loop that determine its states; they may not change when a run is resumed
 SHAPING = ("schedule", "local_sweeps", "batch_shards")
 # Options of the loop besides `SHAPING` that may not change when a run is resumed
@@ -337,8 +338,8 @@ def _versions() -> dict[str, str]:
 
 def differing_versions(record: JsonObject) -> list[str]:
     """Return the packages whose version differs from that which a run began with, and may change its bits."""
-    began = record.get("versions", {})
     now = _versions()
+    began = {name: now[name] for name in NOT_IN_0_1} | record.get("versions", {})
     return [f"{name} {now[name]} instead of {began.get(name)}" for name in BITS if began.get(name) != now[name]]
 
 

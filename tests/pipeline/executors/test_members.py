@@ -9,7 +9,7 @@ from collapsium.pipeline.executors.dask_members import Members, require_release,
 from collapsium.pipeline.executors.liveness import WorkerSign
 from collapsium.storage.errors import MismatchError
 
-OWN = {"python": "3.11.7.final.0", "numpy": "2.4.6", "numba": "0.68.1", "collapsium": "0.1.0"}
+OWN = {"python": "3.11.7.final.0", "numpy": "2.4.6", "scipy": "1.17.1", "numba": "0.68.1", "collapsium": "0.1.0"}
 
 
 def sign(**fields):
@@ -65,6 +65,7 @@ def test_equal_versions__are_fine():
     ("versions", "text"),
     [
         ({"numpy": "1.26.4"}, "worker tcp://b has numpy 1.26.4, the driver 2.4.6; install the same"),
+        ({"scipy": "1.13.0"}, "worker tcp://b has scipy 1.13.0, the driver 1.17.1; install the same"),
         ({"python": "3.12.1.final.0"}, "worker tcp://b has Python 3.12.1, the driver 3.11.7; install the same"),
         ({"collapsium": None}, "worker tcp://b has no collapsium, the driver 0.1.0; install the same"),
         (
