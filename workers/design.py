@@ -532,7 +532,8 @@ def _frame(
         if number not in levels and not counts[name].is_number:
             continue  # A field of many levels
         if number in levels:
-            place = {level: code for code, level in enumerate(levels[number])}
+            # Where no document lacked the field when the design was made, those that do have the reference level.
+            place = {MISSING: 0} | {level: code for code, level in enumerate(levels[number])}
             missing = values.dtype == np.float64
             texts = [
                 MISSING if value is None or (missing and value != value) else level_text(value)
@@ -642,10 +643,7 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
 
 
 def taken_fields(fields: Mapping[str, Values], design: Design, occupied: npt.NDArray[np.bool_]) -> dict[str, Values]:
-    """Return the fields of some documents; fields that no document of the part has are missing.
-
-    Where no document lacked a label when the design was made, documents without the field have the reference level.
-    """
+    """Return the fields of some documents; fields that no document of the part has are missing."""
     taken = {}
     for name in design.formula.names:
         if name in fields:
@@ -655,9 +653,7 @@ def taken_fields(fields: Mapping[str, Values], design: Design, occupied: npt.NDA
         if counts.is_number and not design.has_levels(name):
             taken[name] = np.full(int(occupied.sum()), math.nan)
         else:
-            known = design.has_levels(name) and not counts.missing
-            level = design.levels_of(name)[0] if known else None
-            taken[name] = np.full(int(occupied.sum()), level, dtype=object)
+            taken[name] = np.full(int(occupied.sum()), None, dtype=object)
     return taken or {"": np.zeros(int(occupied.sum()))}
 
 

@@ -13,6 +13,9 @@ def test_documents_without_a_field__have_the_mean_of_numbers_and_the_reference_l
     design = model_design(check_formula("~ party + year"), counts, 10, {"party", "year"})
     known = {"party": np.array(["b", "b"], dtype=object), "year": np.array([1995.0, 1995.0])}
     np.testing.assert_array_equal(design.rows({}, 2), design.rows(known, 2))
+    # Each by itself, so that it does not matter which documents share a shard.
+    partly = {"party": np.array(["c", None], dtype=object), "year": np.array([1990.0, np.nan])}
+    np.testing.assert_array_equal(design.rows(partly, 2)[1], design.rows({}, 1)[0])
     changed = {**known, "party": np.array(["b", "c"], dtype=object)}
     assert not np.array_equal(design.rows(changed, 2), design.rows(known, 2))
 
