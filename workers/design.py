@@ -25,10 +25,9 @@ from collapsium.storage.corpus.labels import DocumentRows
 from collapsium.storage.corpus.list_columns import labels_of
 from collapsium.storage.corpus.parquet import LABEL_COLUMN, SEGMENTS
 from collapsium.storage.errors import DamagedError, InputError, MissingError, OptionError, near
-from collapsium.storage.readers.texts.values import is_missing
-from collapsium.workers.date_sums import moment
+from collapsium.storage.readers.texts.fields import is_missing
 from collapsium.workers.ingest.dates import EPOCH, hours_of, read_date
-from collapsium.workers.periods import is_period, period_of
+from collapsium.workers.periods import is_period, moment, period_of
 
 if TYPE_CHECKING:
     import formulaic

@@ -18,8 +18,8 @@ from collapsium.workers import exchange, tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import AnyFamily, Exchanges
+from collapsium.workers.shard_loading import DocumentSample
 
 T = TypeVar("T")
 

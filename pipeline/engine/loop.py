@@ -38,9 +38,9 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.exchange import HostLostError, Links
 from collapsium.workers.families.family import Stochastic
+from collapsium.workers.shard_loading import DocumentSample
 
 T = TypeVar("T")
 

@@ -27,6 +27,7 @@ from collapsium.pipeline.executors.dask_client import (
     close_client,
     first_line,
     has_resources,
+    require_release,
     required_resources,
     required_workers,
     scheduler_addresses,
@@ -34,7 +35,6 @@ from collapsium.pipeline.executors.dask_client import (
     within,
     worker_addresses,
 )
-from collapsium.pipeline.executors.dask_members import require_release
 from collapsium.pipeline.executors.liveness import CLOSE_LIMIT, CLUSTER_POLL, QUIET_START, WORKER_POLL, Watch
 from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError

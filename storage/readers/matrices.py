@@ -41,7 +41,7 @@ from collapsium.storage.readers.base import (
 )
 from collapsium.storage.readers.compression import PACKED
 from collapsium.storage.readers.read_options import Guess, ReadOptions
-from collapsium.storage.readers.texts.values import clean
+from collapsium.storage.readers.texts.fields import clean
 
 BLOCK_ENTRIES = 1 << 22  # Entries that are in memory at once; each takes about 60 bytes with all copies
 BLOCK_BYTES = 1 << 25  # Bytes of a Matrix Market file that are parsed at once

@@ -22,6 +22,7 @@ from collapsium.workers.arrays.delta import Part, fresh
 from collapsium.workers.arrays.document_hash import vector_hashes
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
+from collapsium.workers.families.document_entries import MIN_POSITIVE
 from collapsium.workers.families.family import FamilyOptions
 from collapsium.workers.families.ncrp.tree import (
     FREE,
@@ -36,7 +37,6 @@ from collapsium.workers.families.ncrp.tree import (
     size_faults,
     tree_faults,
 )
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard

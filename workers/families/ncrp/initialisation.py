@@ -20,7 +20,6 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.ncrp.node_moves import Moves, first_tree
-from collapsium.workers.families.ncrp.options import NcrpOptions
 from collapsium.workers.families.ncrp.state import (
     Clustering,
     Comparisons,
@@ -30,7 +29,16 @@ from collapsium.workers.families.ncrp.state import (
     NodeTokens,
     WarmSums,
 )
-from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds, FittedTree, Tree, Vector, end_logs, sticks
+from collapsium.workers.families.ncrp.tree import (
+    FREE,
+    DocumentEnds,
+    FittedTree,
+    NcrpOptions,
+    Tree,
+    Vector,
+    end_logs,
+    sticks,
+)
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard

@@ -31,10 +31,10 @@ from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
 from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import dirichlet as dirichlet
 from collapsium.workers.families import generative
+from collapsium.workers.families.description import largest
 from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.ncrp import initialisation, node_moves
@@ -48,7 +48,6 @@ from collapsium.workers.families.ncrp.initialisation import (
     with_warm_tree,
 )
 from collapsium.workers.families.ncrp.node_moves import Moves, depth_first, regular_tree
-from collapsium.workers.families.ncrp.options import NcrpOptions
 from collapsium.workers.families.ncrp.state import (
     Comparisons,
     NcrpDocuments,
@@ -62,6 +61,7 @@ from collapsium.workers.families.ncrp.state import (
 from collapsium.workers.families.ncrp.tree import (
     DocumentEnds,
     FittedTree,
+    NcrpOptions,
     Tree,
     Vector,
     deepened,
@@ -73,20 +73,18 @@ from collapsium.workers.families.ncrp.tree import (
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.trees.paths import (
     MIN_PROBABILITY,
+    DocumentPrior,
+    LargestEnds,
     LevelCounts,
+    StoppingRule,
+    StoredEnds,
+    TreeStatistics,
+    TreeTopics,
     merge_gains,
     path_probability,
     root_products,
     sweep_levels,
     sweep_paths,
-)
-from collapsium.workers.kernels.trees.records import (
-    DocumentPrior,
-    LargestEnds,
-    StoppingRule,
-    StoredEnds,
-    TreeStatistics,
-    TreeTopics,
 )
 from collapsium.workers.special_functions import digamma, gammaln, xlogy
 
