@@ -277,7 +277,7 @@ def stand_by() -> None:
 
 def bytes_sent(dask_worker: distributed.Worker) -> int:
     """Return the bytes that a worker has sent to others, as results of tasks and in exchanges."""
-    return int(dask_worker.transfer_outgoing_bytes_total) + sent_by(dask_worker)
+    return int(dask_worker.transfer_outgoing_bytes_total) + _sent[dask_worker.address]
 
 
 Call: TypeAlias = tuple[Callable[..., object], tuple[object, ...]]
@@ -530,8 +530,3 @@ async def _send(
 async def _receive(fields: Fields) -> None:
     token, receiver, turn, kind, sender, number, parts = fields
     exchange.deliver(exchange.Message(token, receiver, turn, exchange.Kind(kind), sender, number, parts))
-
-
-def sent_by(worker: distributed.Worker) -> int:
-    """Return the bytes that a worker of this process has sent."""
-    return _sent[worker.address]

@@ -230,7 +230,16 @@ def move_nodes(
         moves = node_moves.regrouped(moves, np.sqrt(1.0 - merged_affinity), options.alphas(), options.depth)
         clustering = False
     elif not clustering and options.growing():
-        moves = moves.grown(_growing(sums, options, tree, moves, stream))
+        # The tree grows where sampled documents leave it, and at one node by expected mass.
+        inner: list[int] = []
+        if sums.drawn is not None:
+            drawn = (sums.drawn.drawn_ends / sums.drawn.drawn_documents)[: options.growing()].astype(np.int64)
+            inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
+        leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), sums.ends, 0.0)
+        if leaving.sum() > 0.0:
+            place = np.searchsorted(np.cumsum(leaving), stream.generator().random() * leaving.sum(), side="right")
+            inner.append(int(min(place, leaving.size - 1)))
+        moves = moves.grown([end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0])
     if options.initial_tree == "gradual" and start.hash_limit < ALL:
         limit = int(min(start.admission_factor * start.hash_limit, float(ALL - 1024)))
         limit = limit if limit < ALL // 100 * 99 else int(ALL)
@@ -289,19 +298,6 @@ def _merged_affinity(
             weights[column, source] += weight
     merged = np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", weights, roots), weights)
     return node_moves.affinities(merged, np.maximum(tokens, np.diag(merged)))
-
-
-def _growing(sums: SweepSums, options: NcrpOptions, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
-    """Return the inner nodes at which the tree grows: where sampled documents leave it, and one by expected mass."""
-    inner: list[int] = []
-    if sums.drawn is not None:
-        drawn = (sums.drawn.drawn_ends / sums.drawn.drawn_documents)[: options.growing()].astype(np.int64)
-        inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
-    leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), sums.ends, 0.0)
-    if leaving.sum() > 0.0:
-        place = np.searchsorted(np.cumsum(leaving), stream.generator().random() * leaving.sum(), side="right")
-        inner.append(int(min(place, leaving.size - 1)))
-    return [end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0]
 
 
 def _next_end_logs(moves: Moves, global_state: NcrpGlobalState, sums: SweepSums, tree: Tree) -> npt.NDArray[np.float64]:
