@@ -151,16 +151,6 @@ def step(
     return _timed(delta, shard, began)
 
 
-def without_words(delta: Delta) -> Delta:
-    """Return the arrays of a delta that have no row for each word."""
-    return delta.without_dim("word")
-
-
-def word_range(delta: Delta, low: int, high: int) -> Delta:
-    """Return a delta's arrays by word, for the words of a block of the vocabulary."""
-    return delta.between("word", low, high)
-
-
 def blend(
     model: AnyStochastic, block: Block, deltas: Sequence[Delta], corpus_sums: Delta, global_state: GlobalState
 ) -> Block:

@@ -28,8 +28,7 @@ from collapsium.storage.errors import NumericalError, OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.annotations import MAX_MAGNITUDE
 from collapsium.workers.arrays.delta import Delta, Part, fresh
-from collapsium.workers.arrays.document_hash import smallest_hashes, vector_hashes
-from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.random_streams import Stream, smallest_hashes, vector_hashes
 from collapsium.workers.arrays.state import Arrays, present
 from collapsium.workers.families.description import largest
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary

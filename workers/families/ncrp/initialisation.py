@@ -15,8 +15,7 @@ import numpy.typing as npt
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, fresh
-from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
-from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.random_streams import Stream, document_hashes, smallest_hashes
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.ncrp.node_moves import Moves, first_tree

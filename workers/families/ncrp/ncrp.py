@@ -29,8 +29,7 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
-from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
-from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.random_streams import Stream, document_hashes, smallest_hashes
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import dirichlet as dirichlet
 from collapsium.workers.families import generative
