@@ -28,7 +28,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.data_types import is_annotated
 from collapsium.storage.errors import OptionError
-from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.families.description import largest
 
 if TYPE_CHECKING:
     import pandas as pd

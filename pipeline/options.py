@@ -26,7 +26,7 @@ from pydantic_core import ErrorDetails
 
 from collapsium.storage.data_types import is_annotated
 from collapsium.storage.errors import OptionError, flag_of, near, suggestion
-from collapsium.storage.io.toml_files import parse_toml
+from collapsium.storage.io.encodings import parse_toml
 from collapsium.workers.options import Accepts, complaint, former_names, plain, present_names, warn_renamed
 
 _Arguments = ParamSpec("_Arguments")

@@ -13,12 +13,12 @@ from collapsium.workers.families.cvb.states import (
     DenseDocuments,
     DenseLocal,
 )
+from collapsium.workers.families.document_entries import CountedTokens, WeighedRows
 from collapsium.workers.families.gibbs.author_topic import AuthorLocal
 from collapsium.workers.families.gibbs.labeled_lda import LabelDocuments
 from collapsium.workers.families.gibbs.states import GibbsDocuments
 from collapsium.workers.families.ncrp.state import GibbsNcrpDocuments, NcrpGlobalState, NcrpRows
 from collapsium.workers.families.networks.states import ExpectedDocuments, ExpectedLocal, SampledLocal
-from collapsium.workers.families.plain_tokens import CountedTokens, WeighedRows
 from collapsium.workers.families.vb.states import MeanFieldGlobalState
 from collapsium.workers.kernels.cvb.active import UNIT
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from collapsium.storage.corpus.labels import running
 from collapsium.storage.corpus.list_columns import segment_lists
-from collapsium.storage.corpus.segments import running
 from collapsium.storage.corpus.shard import Documents, Shard
 from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 

@@ -47,7 +47,7 @@ DOORS = {
     "pipeline/fitted_model.py",
     "pipeline/executors/open.py",
     "workers/families/generative.py",
-    "workers/families/gibbs/labels.py",
+    "workers/families/gibbs/states.py",
     "workers/families/hca/hca.py",
     "workers/families/networks/family.py",
     "workers/families/vb/hdsp.py",

@@ -25,10 +25,9 @@ from collapsium.storage.corpus.labels import DocumentRows
 from collapsium.storage.corpus.list_columns import labels_of
 from collapsium.storage.corpus.parquet import LABEL_COLUMN, SEGMENTS
 from collapsium.storage.errors import DamagedError, InputError, MissingError, OptionError, near
-from collapsium.storage.readers.texts.values import is_missing
-from collapsium.workers.date_sums import moment
+from collapsium.storage.readers.texts.fields import is_missing
 from collapsium.workers.ingest.dates import EPOCH, hours_of, read_date
-from collapsium.workers.periods import is_period, period_of
+from collapsium.workers.periods import is_period, moment, period_of
 
 if TYPE_CHECKING:
     import formulaic
@@ -117,7 +116,13 @@ class _Coder:
             if kind == "quoted":
                 parts.append(self._field(word))
             elif kind == "name" and after == "(":
-                self._function(word)
+                if word not in FUNCTIONS:
+                    allowed = ", ".join(sorted(FUNCTIONS, key=str.lower))
+                    raise self._error(
+                        f"the function {word!r} is not allowed{near(word, FUNCTIONS)}; there are {allowed}"
+                    )
+                if "C" in (word, self._inside) and self._inside:
+                    raise self._error("C takes the name of a field alone, such as C(year)")
             elif kind == "name":
                 parts.append(self._keyword(word) if after == "=" else self._field(word))
             elif kind == "number":
@@ -148,13 +153,6 @@ class _Coder:
             raise self._error("knots are numbers")
         number = None if not inside else inside != "C"
         return f"zz{self.fields.setdefault((name, number), len(self.fields))}zz"
-
-    def _function(self, name: str) -> None:
-        if name not in FUNCTIONS:
-            allowed = ", ".join(sorted(FUNCTIONS, key=str.lower))
-            raise self._error(f"the function {name!r} is not allowed{near(name, FUNCTIONS)}; there are {allowed}")
-        if "C" in (name, self._inside) and self._inside:
-            raise self._error("C takes the name of a field alone, such as C(year)")
 
     def _keyword(self, name: str) -> str:
         if self._inside not in BASES or name not in KEYWORDS:

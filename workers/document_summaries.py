@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.date_sums import DateSums
+from collapsium.workers.periods import DateSums
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -39,15 +39,13 @@ from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import ClusterError
 from collapsium.workers import tasks
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.bands import BAND, band_bounds
-from collapsium.workers.arrays.delta import Delta, change, total
+from collapsium.workers.arrays.delta import BAND, Delta, band_bounds, change, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Array, GlobalState
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import AnyFamily, Exchanges, IntegerChange
 from collapsium.workers.kernels import planes
 from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.shard_loading import ShardOnDisk
+from collapsium.workers.shard_loading import DocumentSample, ShardOnDisk
 from collapsium.workers.tasks import Block, Score, Swept, WarmSource
 
 T = TypeVar("T")

@@ -24,11 +24,10 @@ from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.readers.proportions_file import DocumentProportions, sparse_proportions
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels import starts as kernels
 from collapsium.workers.kernels.starts import Mixture, WordMixtures
-from collapsium.workers.shard_loading import ShardOnDisk, open_shard
+from collapsium.workers.shard_loading import DocumentSample, ShardOnDisk, open_shard
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

@@ -20,14 +20,12 @@ from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.runs.model import Processor
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.bands import BAND
-from collapsium.workers.arrays.delta import Delta, bytes_in_memory, total
+from collapsium.workers.arrays.delta import BAND, Delta, bytes_in_memory, total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import spill
 from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import AnyFamily, AnyPredicts, Growing, Resumable, Stochastic
-from collapsium.workers.shard_loading import ShardOnDisk, open_shard
+from collapsium.workers.shard_loading import DocumentSample, ShardOnDisk, open_shard
 
 AnyStochastic: TypeAlias = Stochastic[Any, Any, Any, Any]
 Local: TypeAlias = LocalState | Arrays  # A local state, or its arrays where it was spilled
@@ -151,16 +149,6 @@ def step(
     began, shard = time.perf_counter(), open_shard(shard)
     delta = model.step(shard, gather(blocks, shard.words), global_state, stream.at(place=shard.number))
     return _timed(delta, shard, began)
-
-
-def without_words(delta: Delta) -> Delta:
-    """Return the arrays of a delta that have no row for each word."""
-    return delta.without_dim("word")
-
-
-def word_range(delta: Delta, low: int, high: int) -> Delta:
-    """Return a delta's arrays by word, for the words of a block of the vocabulary."""
-    return delta.between("word", low, high)
 
 
 def blend(

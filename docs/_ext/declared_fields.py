@@ -8,7 +8,7 @@ from collapsium.pipeline.workflows.batch import journal
 from collapsium.storage.building import ingest_record
 from collapsium.storage.corpus import lineage, manifest
 from collapsium.storage.io import arrays, run_lock
-from collapsium.storage.runs import checkpoint, comparison, event_records, model, published, run, summary, topic_names
+from collapsium.storage.runs import checkpoint, comparison, model, published, run, summary, topic_names
 from collapsium.storage.runs import comparison as comparison_records
 
 
@@ -31,8 +31,8 @@ FIELDS = [
     ("formats.md", "## Comparison", names(comparison_records.ComparisonRecord)),
     ("formats.md", "## Batch job", names(published.VersionRecord)),
     ("formats.md", "## Batch job", names(journal._JournalRecord)),
-    ("events.md", "## Fields", names(event_records.Event)),
-    ("events.md", "## Events of a run", list(event_records.REQUIRED)),
+    ("events.md", "## Fields", names(run.Event)),
+    ("events.md", "## Events of a run", list(run.REQUIRED)),
 ]
 """Page, heading of the section, and the names that must stand there in backquotes."""
 

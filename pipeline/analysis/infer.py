@@ -30,8 +30,8 @@ from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.pipeline.outputs import overwrites, table_file
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.labels import running
 from collapsium.storage.corpus.parquet import UNKNOWN_SHARE
-from collapsium.storage.corpus.segments import running
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.file import require_free
 from collapsium.storage.io.folder import Folder

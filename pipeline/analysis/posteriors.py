@@ -34,13 +34,14 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.spill import SpillFiles, SpillWriter, read_rows, spill
 from collapsium.workers.arrays.state import Array
 from collapsium.workers.families.family import IntegratesProportions
-from collapsium.workers.kernels.posteriors import (
+from collapsium.workers.kernels.prediction import (
+    DirichletTopics,
     SampledProportions,
+    TokenSequences,
     sample_proportions,
     weighted_squares,
     weighted_sums,
 )
-from collapsium.workers.kernels.prediction import DirichletTopics, TokenSequences
 
 Floats = npt.NDArray[np.float64]
 

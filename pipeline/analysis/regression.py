@@ -63,7 +63,7 @@ from collapsium.workers.design import (
     taken_fields,
 )
 from collapsium.workers.families.family import IntegratesProportions
-from collapsium.workers.kernels.posteriors import weighted_squares, weighted_sums
+from collapsium.workers.kernels.prediction import weighted_squares, weighted_sums
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,9 +15,9 @@ from collapsium.pipeline.models.topic_matching import matched
 from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
+from collapsium.storage.corpus.labels import SEGMENT_COLUMN
 from collapsium.storage.corpus.list_columns import segment_counts
 from collapsium.storage.corpus.manifest import DOCUMENTS
-from collapsium.storage.corpus.segments import COLUMN
 from collapsium.storage.errors import AbsentError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.workers.document_summaries import mean_hellinger_distance
@@ -97,7 +97,7 @@ def segment_proportions(
     training.require(DOCUMENTS, "a picture of segments")
     if not model.fitted:
         raise AbsentError(f"{os.fspath(run)}: the run has not ended; it has no document proportions yet")
-    if model.family.uses_segments and COLUMN in training.manifest.fields:
+    if model.family.uses_segments and SEGMENT_COLUMN in training.manifest.fields:
         document, reference, row = _located(training, document)
         inferred = model.family.infer(model.local_state(reference.number), model.global_state)
         ends = np.cumsum(inferred["segments"])
@@ -140,7 +140,7 @@ def _located(corpus: Corpus, document: str | None) -> tuple[str, ShardReference,
             if row >= 0:
                 return document, candidate, row
             continue
-        counts = segment_counts(candidate.further()[COLUMN])
+        counts = segment_counts(candidate.further()[SEGMENT_COLUMN])
         if counts.size and counts.max() > length:
             length, reference, row = int(counts.max()), candidate, int(counts.argmax())
     if document is not None:

@@ -22,14 +22,13 @@ from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, OptionError, near
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.printable import ShortRepr
-from collapsium.storage.readers.texts.values import is_missing
+from collapsium.storage.readers.texts.fields import is_missing
 from collapsium.storage.runs.run import RECORD, Run
 from collapsium.storage.runs.summary import DatesSummary, SummaryRecord, read_summary
 from collapsium.storage.units import Counting, silent
-from collapsium.workers.date_sums import moment
 from collapsium.workers.design import DATE, fields_of
 from collapsium.workers.ingest.dates import UNITS, read_date
-from collapsium.workers.periods import EXPECTED, NAMES, is_period, period_of
+from collapsium.workers.periods import EXPECTED, NAMES, is_period, moment, period_of
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,8 @@ from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import Stochastic
-from collapsium.workers.shard_loading import document_parts
+from collapsium.workers.shard_loading import DocumentSample, document_parts
 
 Counts = npt.NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from collapsium.pipeline.engine.setup.limits import (
 from collapsium.pipeline.models.registry import elsewhere, family_names, load_family
 from collapsium.pipeline.options import Location, Options, Texts, Value, parse_setting
 from collapsium.storage.errors import CollapsiumError, OptionError, flag_of, suggestion
-from collapsium.storage.io.toml_files import parse_toml, read_toml_text
+from collapsium.storage.io.encodings import parse_toml, read_toml_text
 from collapsium.storage.runs.run import Run
 from collapsium.workers.options import former_names, present_names, warn_renamed
 

@@ -83,8 +83,8 @@ from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest import tasks as reading
 from collapsium.workers.ingest.chunks import Chunk, counts_of, ids_of_numbers, write_table
 from collapsium.workers.ingest.phrases import ReadRequest
-from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord
+from collapsium.workers.ingest.tokenize import StopWords
 
 TAG = 12  # Digits of a digest in a file's name
 ENTRY_NAMES = ("<element: ", "<item: ")  # Names of the entries of lists in types of columns: Parquet's, and Arrow's

@@ -42,8 +42,8 @@ from collapsium.pipeline.options import paths_of
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.building.split import exploded
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.labels import running
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
-from collapsium.storage.corpus.segments import running
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.word_rule import lookup_keys
 from collapsium.storage.corpus.writer import even_shard_tokens_of
@@ -56,8 +56,8 @@ from collapsium.storage.readers.texts.blocks import Block, batches_of_table
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.ingest.chunks import counted_of, stream_of
 from collapsium.workers.ingest.phrases import Phrases, ReadRequest, tokens_of_texts
-from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, documents_of, shards_of
+from collapsium.workers.ingest.tokenize import StopWords
 
 MAX_SHARE = 0.1  # Share of unknown tokens above which a warning is given
 

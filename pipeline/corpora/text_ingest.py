@@ -35,17 +35,16 @@ from collapsium.storage.readers.read_options import Guess, ReadOptions, distinct
 from collapsium.storage.readers.side_files import Sides
 from collapsium.storage.readers.texts.blocks import Block, absolute, are_numbered, chosen_files, cut_blocks, fields_of
 from collapsium.storage.readers.texts.fields import DAY_FIRST, DateTally, Fields
-from collapsium.storage.readers.texts.lines import first_fields
 from collapsium.storage.readers.texts.segment import LeftOut, Span
+from collapsium.storage.readers.texts.tables import first_fields
 from collapsium.storage.units import Counting
 from collapsium.workers import special_functions as special
 from collapsium.workers.ingest import tasks as reading
 from collapsium.workers.ingest.chunks import ids_of_numbers, write_table
 from collapsium.workers.ingest.normal_forms import require_library
 from collapsium.workers.ingest.phrases import FREQUENT, PHRASES, ReadRequest, add_pairs, count_pairs
-from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, write_vocabulary
-from collapsium.workers.ingest.tokenize import load_tokenizer
+from collapsium.workers.ingest.tokenize import StopWords, load_tokenizer
 
 Ints = npt.NDArray[np.int64]
 

@@ -21,7 +21,7 @@ from collapsium.pipeline.options import names_of
 from collapsium.storage.data_types import has_named_matrix
 from collapsium.storage.errors import InputError, OptionError, optional, suggestion
 from collapsium.storage.io.folder import Folder
-from collapsium.storage.readers.texts.values import as_number, clean
+from collapsium.storage.readers.texts.fields import as_number, clean
 from collapsium.storage.runs.proportions import TOPIC
 
 # A frame of pandas, polars, Arrow or Dask; an array where the documents are a list

@@ -177,7 +177,15 @@ class RunCheckpointer(Checkpointer):
         if held or not self._executor.keeps_history:
             return snapshot.state
         self.complete()
-        return self._without_history(snapshot)
+        try:
+            record = self._run.checkpoints.at(snapshot.state.iteration).record()
+            checks = self._checks_of(record)
+        except DamagedError as error:
+            # A checkpoint that was just written and cannot be read is as good as lost.
+            raise ClusterError(str(error)) from error
+        state = self._load(record, checks)
+        self.last = Snapshot(state, snapshot.progress, snapshot.previous)
+        return state
 
     def complete(self) -> None:
         """Wait until the snapshot that is being saved is complete, after sweeps were submitted that run meanwhile."""
@@ -268,18 +276,6 @@ class RunCheckpointer(Checkpointer):
                 "that the driver and all workers share"
             )
         return parts
-
-    def _without_history(self, snapshot: Snapshot) -> State:
-        """Return the state that is read from the checkpoint that was just written."""
-        try:
-            record = self._run.checkpoints.at(snapshot.state.iteration).record()
-            checks = self._checks_of(record)
-        except DamagedError as error:
-            # A checkpoint that was just written and cannot be read is as good as lost.
-            raise ClusterError(str(error)) from error
-        state = self._load(record, checks)
-        self.last = Snapshot(state, snapshot.progress, snapshot.previous)
-        return state
 
     def _record(self, snapshot: Snapshot, parts: dict[str, str]) -> CheckpointRecord:
         folder = self._run.checkpoints.writable(snapshot.state.iteration).folder

@@ -18,8 +18,8 @@ from collapsium.workers import exchange, tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import AnyFamily, Exchanges
+from collapsium.workers.shard_loading import DocumentSample
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ class Exchange:
 
         def swept(number: int) -> Future[tasks.Swept]:
             # Other tasks would use a copy on another worker, which does not have later states.
-            host = self._host_of(number)
+            host = number * self._hosts // len(self._problem.shards)
             process = self._present_process(host)
             return submit(
                 exchange.swept_of, self._held[host], turn, number, process=process, strict=process is not None
@@ -194,9 +194,6 @@ class Exchange:
         """Return the worker process of a host, as the executor numbers it now; None if the host is lost."""
         links, address = self._problem.executor.links(), self.links.addresses[host]
         return links.addresses.index(address) if links is not None and address in links.addresses else None
-
-    def _host_of(self, shard: int) -> int:
-        return shard * self._hosts // len(self._problem.shards)
 
     def _shards(self, host: int) -> range:
         """Return the numbers of a host's shards."""

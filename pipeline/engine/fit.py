@@ -128,7 +128,22 @@ class ActiveFit:
         began = time.perf_counter()
         executor = self._placement.open(self._log.notice)
         try:
-            events = self._report_cluster(executor, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            cluster = initial_event(
+                "cluster",
+                scheduler=str(self._placement.scheduler),
+                workers=executor.workers,
+                dashboard=executor.dashboard,
+                start_seconds=seconds,
+            )
+            self._log.sinks.append(Feed(executor.publish, self._target.folder.address, self._earlier_events))
+            notices = missing_inputs(self._request.corpus, self._request.family, self._request.config)
+            notices += [] if self._resumed else offered_presets(self._request)
+            differing = self._check_processors(executor)
+            notices += [] if differing is None else [differing]
+            events = [cluster, *(initial_event("notice", text=text) for text in notices)]
+            for event in events:
+                self._log.send(event)
             planned = planned or self._plan(executor)
             with freed_memory(executor), scratch_folder(planned, executor) as scratch:
                 self._scratch = scratch.folder
@@ -147,29 +162,27 @@ class ActiveFit:
             planned = planned or self._plan(executor)
             save_mean(self._target, self._request, executor, planned.matching, self._log.notice)
 
-    def _report_cluster(self, executor: Executor, seconds: float) -> list[Event]:
-        """Send the sinks events about the cluster, and notices about inputs and processors; return these events."""
-        cluster = initial_event(
-            "cluster",
-            scheduler=str(self._placement.scheduler),
-            workers=executor.workers,
-            dashboard=executor.dashboard,
-            start_seconds=seconds,
-        )
-        self._log.sinks.append(Feed(executor.publish, self._target.folder.address, self._earlier_events))
-        notices = missing_inputs(self._request.corpus, self._request.family, self._request.config)
-        notices += [] if self._resumed else offered_presets(self._request)
-        differing = self._check_processors(executor)
-        notices += [] if differing is None else [differing]
-        events = [cluster, *(initial_event("notice", text=text) for text in notices)]
-        for event in events:
-            self._log.send(event)
-        return events
-
     def _fit(self, loaded: LoadedCorpus, executor: Executor, sent: list[Event], planned: Plan) -> None:
         """Fit the model, or the members of the ensemble; the sinks have received the events `sent`."""
         problem = loaded.problem(self._request.seed)
-        events = [*sent, self._compile(problem), self._start_event(planned)]
+        manifest = self._request.corpus.manifest
+        restarts = {"restarts": self._request.restarts} if self._request.restarts else {}
+        events = [
+            *sent,
+            self._compile(problem),
+            initial_event(
+                "start",
+                family=self._request.family,
+                documents=manifest.documents,
+                tokens=manifest.tokens,
+                holds=manifest.holds,
+                words=manifest.vocabulary.words,
+                shards=len(manifest.shards),
+                iterations=self._request.limits.planned(len(manifest.shards)),
+                planned=planned.record(),
+                **restarts,
+            ),
+        ]
         every = self._placement.checkpoint_every
         session = Session(self._request, self._log, self._processors, every, self._require_ownership)
         with self._run_folder_held():
@@ -252,23 +265,6 @@ class ActiveFit:
             local=self._placement.is_local,
         )
         return initial_event("compile", compile_seconds=time.perf_counter() - began)
-
-    def _start_event(self, planned: Plan) -> Event:
-        """Return the event with the sizes of the corpus, the options and the estimate."""
-        manifest = self._request.corpus.manifest
-        restarts = {"restarts": self._request.restarts} if self._request.restarts else {}
-        return initial_event(
-            "start",
-            family=self._request.family,
-            documents=manifest.documents,
-            tokens=manifest.tokens,
-            holds=manifest.holds,
-            words=manifest.vocabulary.words,
-            shards=len(manifest.shards),
-            iterations=self._request.limits.planned(len(manifest.shards)),
-            planned=planned.record(),
-            **restarts,
-        )
 
     def _earlier_events(self) -> list[Event]:
         """Return the events of a run from before it was resumed."""

@@ -38,9 +38,9 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, GlobalState
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.exchange import HostLostError, Links
 from collapsium.workers.families.family import Stochastic
+from collapsium.workers.shard_loading import DocumentSample
 
 T = TypeVar("T")
 
@@ -758,10 +758,10 @@ def step(problem: Problem, state: State, minibatch: list[int]) -> tuple[State, D
         )
         for number in sorted(minibatch)
     ]
-    rest = executor.submit(tasks.add, [executor.submit(tasks.without_words, delta) for delta in deltas])
+    rest = executor.submit(tasks.add, [executor.submit(Delta.without_dim, delta, "word") for delta in deltas])
     blocks = []
     for number, (block, bounds) in enumerate(zip(state.blocks, pairwise(problem.block_bounds), strict=True)):
-        parts = [executor.submit(tasks.word_range, delta, *bounds) for delta in deltas]
+        parts = [executor.submit(Delta.between, delta, "word", *bounds) for delta in deltas]
         process = problem.process_of_block(number)
         blocks.append(
             executor.submit(tasks.blend, problem.family, block, parts, rest, state.global_state, process=process)

@@ -296,7 +296,15 @@ class ActiveRun:
         self._log.emit({**event_of(progress), **self._processes(executor)})
         self._elapsed, self._stop_reason = progress.elapsed, progress.stop_reason
         if progress.flat:
-            self._report_flat(progress)
+            figure = FIGURE_NAMES[progress.flat]
+            stop_on = " and stop_on score" if progress.flat == SCORE else ""
+            text = (
+                f"the {figure} has hardly changed since iteration {progress.iteration // 2}; a fit with "
+                f"tolerance auto{stop_on} ends when it does not"
+            )
+            self._log.emit(
+                {**initial_event("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed}
+            )
         if self._request.limits.local_sweeps == AUTO and executor.processes > 1:
             self._suggest_local_sweeps(progress, executor)
 
@@ -306,18 +314,6 @@ class ActiveRun:
         with contextlib.suppress(CollapsiumError):
             words = {} if self._snapshots is None else self._snapshots.final_words(state)
         return {"top_words": words} if words else {}
-
-    def _report_flat(self, progress: Progress) -> None:
-        """Report a figure that has hardly changed over half of the iterations, and options that would end the run."""
-        figure = FIGURE_NAMES[progress.flat]
-        stop_on = " and stop_on score" if progress.flat == SCORE else ""
-        text = (
-            f"the {figure} has hardly changed since iteration {progress.iteration // 2}; a fit with "
-            f"tolerance auto{stop_on} ends when it does not"
-        )
-        self._log.emit(
-            {**initial_event("notice", text=text), "iteration": progress.iteration, "elapsed": progress.elapsed}
-        )
 
     def _suggest_local_sweeps(self, progress: Progress, executor: Executor) -> None:
         """Say after the first iterations where workers spend more time on the exchange than on sweeps."""

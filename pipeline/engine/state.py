@@ -25,9 +25,8 @@ from collapsium.storage.runs.members import CONSENSUS
 from collapsium.workers import tasks
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
-from collapsium.workers.document_samples import DocumentSample
 from collapsium.workers.families.family import AnyFamily, FamilyOptions, Footprint, Growing
-from collapsium.workers.shard_loading import ShardOnDisk
+from collapsium.workers.shard_loading import DocumentSample, ShardOnDisk
 from collapsium.workers.tasks import Block, Swept, WarmSource
 
 # Sizes by which work is divided. Results depend on them, so they must not depend on the cluster.

@@ -38,7 +38,6 @@ from collapsium.storage.runs.summary import (
 )
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.arrays.annotations import ROUNDING_TOLERANCE, value_range
-from collapsium.workers.date_sums import DateSums, date_sums, resolved
 from collapsium.workers.document_summaries import (
     MIN_TOKENS,
     SHOWN_TOPICS,
@@ -52,6 +51,7 @@ from collapsium.workers.document_summaries import (
     summarise,
 )
 from collapsium.workers.ingest.dates import UNITS
+from collapsium.workers.periods import DateSums, date_sums, resolved
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

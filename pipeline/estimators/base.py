@@ -67,13 +67,13 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.fields import TAKEN
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
-from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.design import DATE, CheckedFormula, level_text
+from collapsium.workers.families.description import largest
 from collapsium.workers.families.family import AnyFamily
 from collapsium.workers.ingest.chunks import Chunk, counts_of, sum_counts, write_table
-from collapsium.workers.ingest.stop_words import StopWords
 from collapsium.workers.ingest.tasks import BlockRead, ChunkRecord, side_table, write_vocabulary
+from collapsium.workers.ingest.tokenize import StopWords
 from collapsium.workers.options import present_names, warn_renamed
 
 

@@ -24,7 +24,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import GlobalState
 from collapsium.workers.design import CheckedFormula, unpacked_design
-from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS
+from collapsium.workers.families.cvb.plain_topics import BATCH_DOCUMENTS
 from collapsium.workers.families.family import AnyPredicts, Stochastic, Summary
 from collapsium.workers.shard_loading import ShardOnDisk, document_parts, with_all_words
 

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 from collapsium.pipeline.executors.base import CLUSTER_TIMEOUT, Activity, Future, Halt, T
 from collapsium.pipeline.executors.dask_client import (
+    DaskLinks,
+    Members,
     activity_of,
     answer_within,
     ask_scheduler,
@@ -31,11 +33,10 @@ from collapsium.pipeline.executors.dask_client import (
     required_resources,
     run_aside,
     stand_by_on,
+    welcome_workers,
     within,
     worker_signs,
 )
-from collapsium.pipeline.executors.dask_links import DaskLinks
-from collapsium.pipeline.executors.dask_members import Members, welcome_workers
 from collapsium.pipeline.executors.liveness import (
     CLOSE_LIMIT,
     CLUSTER_POLL,

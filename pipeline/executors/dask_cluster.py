@@ -27,6 +27,7 @@ from collapsium.pipeline.executors.dask_client import (
     close_client,
     first_line,
     has_resources,
+    require_release,
     required_resources,
     required_workers,
     scheduler_addresses,
@@ -34,7 +35,6 @@ from collapsium.pipeline.executors.dask_client import (
     within,
     worker_addresses,
 )
-from collapsium.pipeline.executors.dask_members import require_release
 from collapsium.pipeline.executors.liveness import CLOSE_LIMIT, CLUSTER_POLL, QUIET_START, WORKER_POLL, Watch
 from collapsium.pipeline.executors.schedulers import ClientOrCluster, Scheduler, address_of
 from collapsium.storage.errors import ClusterError, CollapsiumError, OptionError
@@ -82,7 +82,20 @@ def start_cluster(
     connect to a scheduler or worker can run code as its owner. By default the certificates are temporary and exist in
     memory only.
     """
-    _require_new_processes()
+    # A worker process imports the main script again.
+    if multiprocessing.current_process().daemon:
+        raise OptionError(
+            "local starts a process, which a daemonic process, such as a worker of Dask or of multiprocessing.Pool, "
+            "may not; expected threads, or the address of a Dask scheduler",
+            "scheduler",
+        )
+    line = _unguarded_line()
+    if line:
+        raise OptionError(
+            f"local starts a process that imports {line} again, and so would begin this fit anew; put it under "
+            '`if __name__ == "__main__":`, or use threads',
+            "scheduler",
+        )
     with dask.config.set(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Port .* is already in use", UserWarning)
         try:
@@ -105,23 +118,6 @@ def start_cluster(
                 'script, which needs a guard (`if __name__ == "__main__":`); `scheduler` threads needs no process'
             ) from error
     return DaskExecutor(distributed.Client(cluster, set_as_default=False), cluster, watch)
-
-
-def _require_new_processes() -> None:
-    """Raise `OptionError` where a worker process cannot be started: it imports the main script again."""
-    if multiprocessing.current_process().daemon:
-        raise OptionError(
-            "local starts a process, which a daemonic process, such as a worker of Dask or of multiprocessing.Pool, "
-            "may not; expected threads, or the address of a Dask scheduler",
-            "scheduler",
-        )
-    line = _unguarded_line()
-    if line:
-        raise OptionError(
-            f"local starts a process that imports {line} again, and so would begin this fit anew; put it under "
-            '`if __name__ == "__main__":`, or use threads',
-            "scheduler",
-        )
 
 
 def _unguarded_line() -> str:

@@ -32,8 +32,8 @@ FAMILIES = {
     "lda": "collapsium.workers.families.cvb.lda:Lda",
     "ncrp": "collapsium.workers.families.ncrp.ncrp:Ncrp",
     "partially-labeled-lda": "collapsium.workers.families.gibbs.labeled_lda:PartiallyLabeledLda",
-    "segmented-lda": "collapsium.workers.families.networks.segments:SegmentedLda",
-    "sequential-lda": "collapsium.workers.families.networks.segments:SequentialLda",
+    "segmented-lda": "collapsium.workers.families.networks.dirichlet_network:SegmentedLda",
+    "sequential-lda": "collapsium.workers.families.networks.dirichlet_network:SequentialLda",
     "vb-lda": "collapsium.workers.families.vb.vb_lda:VbLda",
 }
 

@@ -29,8 +29,7 @@ from collapsium.pipeline.options import keywords
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.members import has_consensus, leaves, members_of, restarts_of, samples_of
 from collapsium.storage.runs.summary import SummaryRecord
-from collapsium.workers.arrays.ranking import largest
-from collapsium.workers.families.description import shape_of
+from collapsium.workers.families.description import largest, shape_of
 from collapsium.workers.families.family import Description
 
 Floats = npt.NDArray[np.float64]

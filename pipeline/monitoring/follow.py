@@ -11,8 +11,7 @@ from collapsium.pipeline.monitoring.events import Event
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.run_lock import LockWatch
-from collapsium.storage.runs.event_records import parse_event
-from collapsium.storage.runs.run import EVENTS, LOCK, RECORD, Run
+from collapsium.storage.runs.run import EVENTS, LOCK, RECORD, Run, parse_event
 
 if TYPE_CHECKING:
     from collapsium.pipeline.monitoring.console import RunView

@@ -25,7 +25,7 @@ from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.embedding import scaled, separate
 from collapsium.pipeline.reporting.text_layout import Measure, Placed, Placement, Point, place_texts, text_width
-from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.errors import ClusterError, CollapsiumError
 
 Floats = npt.NDArray[np.float64]

@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.building.splitmix import GOLDEN, mixed
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.labels import SEGMENT_COLUMN, running
 from collapsium.storage.corpus.lineage import Step, read_steps, write_part, write_parts
 from collapsium.storage.corpus.list_columns import label_lists, rows_of, segment_bounds, segment_counts
 from collapsium.storage.corpus.manifest import DOCUMENTS, Manifest, read_manifest
-from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import EXTRAS, Documents
 from collapsium.storage.corpus.writer import CorpusWriter, VectorWriter
 from collapsium.storage.data_types import JsonObject
@@ -407,11 +407,11 @@ def _nothing(corpus: Corpus, field: str | None) -> str:
 
 def segment_summary(corpus: Corpus) -> JsonObject:
     """Count the segments of a corpus."""
-    if COLUMN not in corpus.manifest.fields:
+    if SEGMENT_COLUMN not in corpus.manifest.fields:
         return {}
     count = empty = longest = 0
     for reference in corpus.references:
-        column = reference.further()[COLUMN]
+        column = reference.further()[SEGMENT_COLUMN]
         lengths = np.diff(segment_bounds(column))
         count, empty = count + lengths.size, empty + int((lengths == 0).sum())
         longest = max(longest, int(segment_counts(column).max(initial=0)))
@@ -426,7 +426,7 @@ def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
     frequencies are counted anew.
     """
     corpus.require(DOCUMENTS, "explode")
-    if COLUMN not in corpus.manifest.fields:
+    if SEGMENT_COLUMN not in corpus.manifest.fields:
         raise MismatchError(
             f"{corpus.url}: its documents have no segments; `ingest` with `segments` keeps the segments of texts"
         )
@@ -452,10 +452,10 @@ def explode_corpus(corpus: Corpus, out: str | os.PathLike[str], *, progress: Cou
 
 def exploded(documents: Documents) -> Documents:
     """Return the segments of documents as documents."""
-    column = documents.extras[COLUMN]
+    column = documents.extras[SEGMENT_COLUMN]
     counts, bounds = segment_counts(column), segment_bounds(column)
     owner = pa.array(np.repeat(np.arange(len(documents)), counts))
     number = np.arange(counts.sum()) - np.repeat(running(counts)[:-1], counts) + 1
     ids = pc.binary_join_element_wise(documents.ids.take(owner), pa.array(number).cast(pa.string()), "#")
-    extras = {name: column.take(owner) for name, column in documents.extras.items() if name != COLUMN}
+    extras = {name: column.take(owner) for name, column in documents.extras.items() if name != SEGMENT_COLUMN}
     return Documents(ids, bounds, documents.words, documents.counts, extras)

@@ -9,9 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collapsium.storage.corpus.labels import Labels, Name
+from collapsium.storage.corpus.labels import SEGMENT_COLUMN, Labels, Name, Numbers, Segments, running
 from collapsium.storage.corpus.parquet import LABELS
-from collapsium.storage.corpus.segments import COLUMN, Numbers, Segments, running
 from collapsium.storage.io.parquet import numbers_of
 
 
@@ -87,7 +86,7 @@ def _coded(flat: pa.StructArray) -> tuple[npt.NDArray[np.int64], tuple[Name, ...
 
 def segments_of(offsets: Numbers, extras: Mapping[str, pa.Array]) -> Segments:
     """Return the segments in the further columns of documents."""
-    column = extras.get(COLUMN)
+    column = extras.get(SEGMENT_COLUMN)
     if column is None:
         return Segments.of_documents(offsets)
     return Segments(running(segment_counts(column)), segment_bounds(column))

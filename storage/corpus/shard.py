@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.storage.corpus.labels import DocumentRows, Labels
+from collapsium.storage.corpus.labels import DocumentRows, Labels, Segments
 from collapsium.storage.corpus.list_columns import labels_of, segment_bounds, segment_counts, segment_lists, segments_of
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.parquet import (
@@ -28,7 +28,6 @@ from collapsium.storage.corpus.parquet import (
     shard_damage,
     too_long,
 )
-from collapsium.storage.corpus.segments import Segments
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.printable import ShortRepr

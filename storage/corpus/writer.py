@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from collapsium.storage.corpus.labels import Name
+from collapsium.storage.corpus.list_columns import segment_lists
 from collapsium.storage.corpus.manifest import VECTORS, VERSIONS, Manifest, ShardRecord, VectorsRecord
-from collapsium.storage.corpus.parquet import encode_columns, too_long
-from collapsium.storage.corpus.shard import Documents, encode, merge_segments
+from collapsium.storage.corpus.parquet import LABELS, encode_columns, too_long
+from collapsium.storage.corpus.shard import EXTRAS, Documents, encode, merge_segments
 from collapsium.storage.corpus.vectors import ARRAY, ArrayWriter, Vectors
 from collapsium.storage.corpus.vocabulary import Vocabulary
 from collapsium.storage.errors import InputError
@@ -250,3 +252,33 @@ def even_shard_tokens_of(tokens: int) -> int:
 def numbered_ids(first: int, count: int) -> pa.Array:
     """Return the ids `first`, `first` + 1, ... of documents without ids."""
     return pa.array(np.arange(first, first + count)).cast(pa.string())
+
+
+Ints = npt.NDArray[np.int64]
+Pairs = npt.NDArray[np.int32]
+
+
+def drawn_documents(
+    offsets: Ints, words: Pairs, counts: Pairs, extras: Mapping[str, pa.Array] | None = None
+) -> Documents:
+    """Return documents without ids, which depend on their position in the corpus; arguments as of `Documents`."""
+    return Documents(pa.nulls(offsets.size - 1, pa.string()), offsets, words, counts, extras or {})
+
+
+def drawn_vectors(values: npt.NDArray[np.float64]) -> Vectors:
+    """Return vectors without ids; `values` has the shape (vectors, columns)."""
+    return Vectors(pa.nulls(len(values), pa.string()), values)
+
+
+def label_column(has: npt.NDArray[np.bool_], names: Sequence[Name]) -> pa.Array:
+    """Return the column of labels; `has` has the shape (documents, labels)."""
+    label = np.nonzero(has)[1]
+    parts = [pa.array([names[value][place] for value in label.tolist()], pa.string()) for place in (0, 1)]
+    flat = pa.StructArray.from_arrays(parts, fields=list(LABELS.value_type))
+    offsets = pa.array(np.concatenate([[0], np.cumsum(has.sum(axis=1))]).astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, flat, type=LABELS)
+
+
+def segment_column(counts: Ints, lengths: Ints) -> pa.Array:
+    """Return the column of segments: `counts` of each document, `lengths` of each segment in pairs."""
+    return segment_lists(counts, lengths).cast(EXTRAS["segments"])

@@ -174,7 +174,19 @@ def write_folder(path: Path, fill: Callable[[Put], T], guard: Guard = contextlib
             result = fill(put)
             _sync_all(handles, [f"{part}/{folder}" for folder in folders])
             with guard():
-                _put_in_place(part, path)
+                try:
+                    part.rename(path)
+                except OSError as error:
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
+                    old = hidden_path(path)
+                    path.rename(old)
+                    try:
+                        part.rename(path)
+                    except BaseException:
+                        old.rename(path)
+                        raise
+                    _remove(old)
         sync_folder(path.parent)
     finally:
         for handle in handles:
@@ -219,23 +231,6 @@ def _sync_threads() -> ThreadPoolExecutor:
 
 # A forked process has none of the threads.
 os.register_at_fork(after_in_child=_sync_threads.cache_clear)
-
-
-def _put_in_place(part: Path, path: Path) -> None:
-    """Rename a folder; an existing folder of this name is removed."""
-    try:
-        part.rename(path)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        old = hidden_path(path)
-        path.rename(old)
-        try:
-            part.rename(path)
-        except BaseException:
-            old.rename(path)
-            raise
-        _remove(old)
 
 
 def append(path: Path, data: bytes | memoryview, guard: Guard = contextlib.nullcontext) -> None:

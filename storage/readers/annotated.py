@@ -37,8 +37,7 @@ from collapsium.storage.readers.matrices import (
     sparse_matrix,
 )
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.texts.fields import Fields, named
-from collapsium.storage.readers.texts.values import as_labels, as_number
+from collapsium.storage.readers.texts.fields import Fields, as_labels, as_number, named
 
 NAME = "AnnData"
 

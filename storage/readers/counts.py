@@ -29,7 +29,7 @@ from collapsium.storage.readers.base import (
 )
 from collapsium.storage.readers.compression import PACKED
 from collapsium.storage.readers.read_options import Guess, ReadOptions
-from collapsium.storage.readers.texts.values import is_missing
+from collapsium.storage.readers.texts.fields import is_missing
 
 CHUNK_PAIRS = 1_000_000  # Pairs of the documents that are read at once
 BLOCK = 1 << 23  # Bytes of a UCI file that are parsed at once

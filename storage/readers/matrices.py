@@ -41,7 +41,7 @@ from collapsium.storage.readers.base import (
 )
 from collapsium.storage.readers.compression import PACKED
 from collapsium.storage.readers.read_options import Guess, ReadOptions
-from collapsium.storage.readers.texts.values import clean
+from collapsium.storage.readers.texts.fields import clean
 
 BLOCK_ENTRIES = 1 << 22  # Entries that are in memory at once; each takes about 60 bytes with all copies
 BLOCK_BYTES = 1 << 25  # Bytes of a Matrix Market file that are parsed at once
@@ -214,7 +214,18 @@ def archived_matrix(path: str, limit: int | None) -> StoredMatrix:
                     spooled.write(block)
             handle = cast(IO[bytes], spooled)
         archive = zipfile.ZipFile(handle)
-        members = _sound_members(path, archive, limit)
+        # Pickles, decompression bombs and headers that promise too much are refused.
+        files = archive.infolist()
+        packed = sum(member.compress_size for member in files)
+        require_bounded(path, sum(member.file_size for member in files), lambda: packed, limit)
+        members = {}
+        for member in files:
+            array = _Member(archive, member.filename)
+            if array.dtype.hasobject:
+                raise InputError(path, f"expected a sparse matrix of numbers; {member.filename} holds a pickle")
+            if math.prod(array.shape) * array.dtype.itemsize > member.file_size:
+                raise InputError(path, f"expected as many numbers in {member.filename} as its header says")
+            members[member.filename.removesuffix(".npy")] = array
         kind = members["format"].read().item() if "format" in members else "none"
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
         if kind in ("bsr", "dia"):
@@ -236,22 +247,6 @@ def archived_matrix(path: str, limit: int | None) -> StoredMatrix:
     # The parsers of archives, headers and arrays raise exceptions that have no common base class.
     except Exception as error:
         raise InputError(path, f"{EXPECTED} ({error})") from None
-
-
-def _sound_members(path: str, archive: zipfile.ZipFile, limit: int | None) -> dict[str, _Member]:
-    """Return the arrays of an archive; refuse pickles, decompression bombs and headers that promise too much."""
-    files = archive.infolist()
-    packed = sum(member.compress_size for member in files)
-    require_bounded(path, sum(member.file_size for member in files), lambda: packed, limit)
-    members = {}
-    for member in files:
-        array = _Member(archive, member.filename)
-        if array.dtype.hasobject:
-            raise InputError(path, f"expected a sparse matrix of numbers; {member.filename} holds a pickle")
-        if math.prod(array.shape) * array.dtype.itemsize > member.file_size:
-            raise InputError(path, f"expected as many numbers in {member.filename} as its header says")
-        members[member.filename.removesuffix(".npy")] = array
-    return members
 
 
 def sparse_matrix(matrix: Any) -> StoredMatrix:

@@ -27,19 +27,22 @@ from collapsium.storage.readers.read_options import (
     distinct_guesses,
 )
 from collapsium.storage.readers.texts.blocks import GATHER, find_files
-from collapsium.storage.readers.texts.fields import TAKEN, Fields, id_of, named
-from collapsium.storage.readers.texts.lines import decoded, lines_of
-from collapsium.storage.readers.texts.segment import Span
-from collapsium.storage.readers.texts.values import (
+from collapsium.storage.readers.texts.fields import (
+    TAKEN,
+    Fields,
     as_labels,
     as_number,
     clean,
     described,
+    id_of,
     is_code,
     is_missing,
     is_number,
+    named,
     signs_in,
 )
+from collapsium.storage.readers.texts.segment import Span
+from collapsium.storage.readers.texts.tables import decoded, lines_of
 
 # Separators of labels in a line, as they are named, and their patterns; the first that occurs is the one
 SIGNS = {TAB_AND_SEMICOLON: r"[\t;]", ",": ",", "tab": r"\t", "space": r"\s+"}

@@ -46,7 +46,7 @@ from collapsium.storage.readers.read_options import (
     separator_of,
     shown,
 )
-from collapsium.storage.readers.texts.values import MISSING
+from collapsium.storage.readers.texts.fields import MISSING
 from collapsium.storage.units import size
 
 CHUNK_VALUES = 4_000_000  # Number of values in a chunk

@@ -13,8 +13,7 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import DamagedError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Digest, Number, OpenRecord, check, read_record
-from collapsium.storage.runs.event_records import MAX_RESTARTS
-from collapsium.storage.runs.run import Run
+from collapsium.storage.runs.run import MAX_RESTARTS, Run
 
 # The table of a comparison has 32-bit integers.
 Small = Annotated[int, Field(strict=True, ge=0, lt=1 << 31)]

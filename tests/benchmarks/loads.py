@@ -27,7 +27,7 @@ from collapsium.storage.corpus.shard import read_documents
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.run import Run
-from collapsium.workers.families.gibbs.labels import draw_labels, with_labels
+from collapsium.workers.families.gibbs.states import draw_labels, with_labels
 from collapsium.workers.families.model_checks import ModelChecks
 
 CHECKS = ("rows", "local", "documents", "columns", "token_fingerprint", "row_fingerprint", "tallies")

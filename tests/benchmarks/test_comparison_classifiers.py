@@ -11,7 +11,8 @@ from scipy.sparse import csr_matrix
 
 from collapsium.pipeline import Corpus
 from collapsium.pipeline.analysis.labels.candidates import scored
-from collapsium.storage.corpus.label_index import LabelTable, label_table
+from collapsium.pipeline.engine.setup.inputs import label_table
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.errors import InputError, OptionError
 from tests.benchmarks.comparison import __main__ as command
 from tests.benchmarks.comparison import classifiers as learning

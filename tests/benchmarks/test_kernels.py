@@ -12,7 +12,7 @@ import pytest
 
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.families.cvb.active_topics import MIN_TOKENS, max_active, starts_of
-from collapsium.workers.families.cvb.stochastic import BATCH_DOCUMENTS, DOCUMENT_PASSES
+from collapsium.workers.families.cvb.plain_topics import BATCH_DOCUMENTS, DOCUMENT_PASSES
 from collapsium.workers.families.dirichlet import SAME_PRIOR
 from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.cvb.active import STEP, sweep_active

@@ -29,7 +29,7 @@ from collapsium.pipeline.analysis.metrics.topic_words import count_in, npmi, tex
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import CollapsiumError
-from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.families.description import largest
 from collapsium.workers.families.dirichlet import fold_in_counts
 from tests.benchmarks.peers import LIBRARIES, PEERS, Data, installed
 from tests.benchmarks.topics_data import PUBLISHED, read_data_sets

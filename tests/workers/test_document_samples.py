@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.corpus.segments import Segments
+from collapsium.storage.corpus.labels import Segments
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.document_samples import DocumentSample
+from collapsium.workers.shard_loading import DocumentSample
 
 STREAM = Stream(3, "grow")
 

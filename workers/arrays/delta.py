@@ -273,3 +273,14 @@ def fresh(values: npt.ArrayLike, *dims: str) -> Part:
 def change(values: npt.ArrayLike, *dims: str) -> Part:
     """Return a part that is added to the state."""
     return Part(np.asarray(values), dims, "change")
+
+
+BAND = "band"  # Name of the dim of sums of bands; ids are the first words of the bands
+MOST_BANDS = 64  # Bands of a block: enough to spread over hosts
+MIN_BAND_WORDS = 64  # Words of a band, at least, unless the block has fewer
+
+
+def band_bounds(words: int) -> npt.NDArray[np.int64]:
+    """Return the first word of each band of a block and, last, the block's number of words."""
+    bands = min(MOST_BANDS, max(words // MIN_BAND_WORDS, 1))
+    return np.arange(bands + 1, dtype=np.int64) * words // bands

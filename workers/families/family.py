@@ -31,14 +31,13 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from collapsium.storage.corpus.label_index import LabelTable
+    from collapsium.storage.corpus.labels import LabelTable
     from collapsium.storage.corpus.shard import Documents, Shard
     from collapsium.storage.corpus.vectors import Vectors
     from collapsium.workers.arrays.delta import Delta
     from collapsium.workers.arrays.random_streams import Stream
     from collapsium.workers.arrays.state import Arrays, GlobalState, LocalState, Rows
-    from collapsium.workers.families.document_entries import DocumentEntries
-    from collapsium.workers.families.plain_tokens import WordWeights
+    from collapsium.workers.families.document_entries import DocumentEntries, WordWeights
     from collapsium.workers.kernels.jit import AnyKernel
     from collapsium.workers.kernels.prediction import DirichletTopics
 

@@ -113,7 +113,7 @@ def draw_documents(
 
 def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generator: np.random.Generator) -> Documents:
     """Draw documents with proportions `theta`, shape (documents, topics); see `draw_documents`."""
-    from collapsium.storage.building import simulated
+    from collapsium.storage.corpus import writer
 
     documents = len(theta)
     owner, topic = _draw_tokens(theta, tokens, generator)
@@ -126,7 +126,7 @@ def draw_bags(topics: Arrays, words: int, theta: Vector, tokens: float, generato
     cell = cell[first]
     offsets = np.searchsorted(cell, np.arange(documents, dtype=key) * key(words))
     offsets = np.append(offsets, cell.size).astype(np.int64)
-    return simulated.drawn_documents(offsets, (cell % key(words)).astype(np.int32), counts)
+    return writer.drawn_documents(offsets, (cell % key(words)).astype(np.int32), counts)
 
 
 def draw_proportions(prior: Vector, documents: int, generator: np.random.Generator) -> Vector:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import Array, Arrays, GlobalState, LocalState, Rows, State
+from collapsium.workers.families.description import largest
 from collapsium.workers.families.family import AnyPredicts, AnyShard, Description, Predicts
 from collapsium.workers.kernels.jit import AnyKernel
 

@@ -15,8 +15,7 @@ import numpy.typing as npt
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.annotations import Sizes
 from collapsium.workers.arrays.state import Arrays, CheckContext, LocalState, Rows
-from collapsium.workers.families.document_entries import document_pairs
-from collapsium.workers.families.plain_tokens import CountedTokens, Keys
+from collapsium.workers.families.document_entries import CountedTokens, Keys, document_pairs
 from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, find_uncounted, fingerprint_rows
 
 if TYPE_CHECKING:

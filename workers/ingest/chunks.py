@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsium.storage.corpus.labels import SEGMENT_COLUMN, running
 from collapsium.storage.corpus.list_columns import segment_bounds, segment_counts, segment_lists
 from collapsium.storage.corpus.parquet import column_of
-from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.printable import ShortRepr
 from collapsium.workers.ingest.tokenize import Tokens
@@ -108,7 +108,7 @@ def stream_of(
     rank[np.asarray(order)] = np.arange(len(order), dtype=np.int32)
     words, offsets = tokens.words.take(order), tokens.offsets
     if segments is not None:
-        extras = extras | {COLUMN: segment_lists(segments, np.diff(offsets))}
+        extras = extras | {SEGMENT_COLUMN: segment_lists(segments, np.diff(offsets))}
         offsets = offsets[running(segments)]
     ones = np.ones(tokens.numbers.size, dtype=np.int32)
     return Chunk(words, offsets, rank[tokens.numbers], ones, ids, extras)
@@ -126,9 +126,9 @@ def counted_of(chunk: Chunk) -> Chunk:
     keys, counts = np.unique(owner * width + chunk.numbers, return_counts=True)
     offsets = np.searchsorted(keys, np.arange(bounds.size, dtype=np.int64) * width).astype(np.int64)
     extras = chunk.extras
-    if COLUMN in extras:
-        segments = segment_counts(extras[COLUMN])
-        extras = extras | {COLUMN: segment_lists(segments, np.diff(offsets))}
+    if SEGMENT_COLUMN in extras:
+        segments = segment_counts(extras[SEGMENT_COLUMN])
+        extras = extras | {SEGMENT_COLUMN: segment_lists(segments, np.diff(offsets))}
         offsets = offsets[running(segments)]
     numbers = (keys % width).astype(np.int32)
     return Chunk(chunk.words, offsets, numbers, counts.astype(np.int32), chunk.ids, extras)
@@ -137,7 +137,7 @@ def counted_of(chunk: Chunk) -> Chunk:
 def counts_of(chunk: Chunk) -> pa.Table:
     """Return the documents and tokens of each word of a chunk of pairs; segments of a document count once."""
     numbers, width = chunk.numbers, len(chunk.words)
-    if COLUMN in chunk.extras and width:
+    if SEGMENT_COLUMN in chunk.extras and width:
         owner = np.repeat(np.arange(len(chunk), dtype=np.int64), np.diff(chunk.offsets))
         numbers = np.unique(owner * width + numbers) % width
     documents = np.bincount(numbers, minlength=width)

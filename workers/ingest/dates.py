@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from dateutil import parser
 
-from collapsium.storage.readers.texts.fields import DAY_FIRST, DateTally
-from collapsium.storage.readers.texts.values import is_missing
+from collapsium.storage.readers.texts.fields import DAY_FIRST, DateTally, is_missing
 
 # Units of time, from fine to coarse; a date that names its month alone is exact to the month
 UNITS = ("hour", "day", "month", "year")

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from collapsium.storage.errors import MismatchError, MissingError, OptionError, near, suggestion
-from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tokenize import Tokens
+from collapsium.workers.ingest.tokenize import StopWords, Tokens
 
 LIBRARIES = {"stem": "snowballstemmer", "lemma": "simplemma"}
 _MAX_CACHED_WORDS = 1 << 18

@@ -18,8 +18,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.workers.ingest.chunks import read_chunk, read_table, tokens_of, write_table
 from collapsium.workers.ingest.normal_forms import normalised, require_library
-from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tokenize import Tokens, tokenize
+from collapsium.workers.ingest.tokenize import StopWords, Tokens, tokenize
 
 JOIN = "_"  # Separator of the words of a phrase
 FREQUENT = "frequent"  # Name of the table of words that phrases may consist of

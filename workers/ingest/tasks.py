@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from collapsium.storage.corpus.labels import SEGMENT_COLUMN, running
 from collapsium.storage.corpus.list_columns import segment_counts, segment_lists
 from collapsium.storage.corpus.manifest import ShardRecord
 from collapsium.storage.corpus.parquet import UNKNOWN_SHARE, column_of, decode_table, read_part
-from collapsium.storage.corpus.segments import COLUMN, running
 from collapsium.storage.corpus.shard import Documents, encode
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import Guess
@@ -39,7 +39,7 @@ from collapsium.workers.ingest.chunks import (
 )
 from collapsium.workers.ingest.dates import counted_dates, ordered_dates
 from collapsium.workers.ingest.phrases import PHRASES, ReadRequest, joined_by, named_phrases, read_tokens, without
-from collapsium.workers.ingest.stop_words import StopWords
+from collapsium.workers.ingest.tokenize import StopWords
 from collapsium.workers.kernels import text as kernels
 from collapsium.workers.kernels.text import CountedPairs, TextTokens
 
@@ -202,8 +202,8 @@ def documents_of(chunk: Chunk, place: npt.NDArray[np.int32]) -> Documents:
         numbers, counts = numbers[order], counts[order]
     ids = pa.nulls(len(chunk), pa.string()) if chunk.ids is None else chunk.ids
     extras = dict(chunk.extras)
-    if COLUMN in extras:
-        extras[COLUMN] = segment_lists(segment_counts(extras[COLUMN]), np.diff(bounds))
+    if SEGMENT_COLUMN in extras:
+        extras[SEGMENT_COLUMN] = segment_lists(segment_counts(extras[SEGMENT_COLUMN]), np.diff(bounds))
     return Documents(ids, offsets, numbers, counts, extras)
 
 
@@ -276,7 +276,7 @@ def join_phrases(scratch: Folder, name: str, stops: StopWords) -> pa.Table:
     """Join the phrases of a chunk of tokens, write it as pairs named by `phrase_chunk`, and return its counts."""
     chunk = read_chunk(scratch, name)
     tokens = joined_by(tokens_of(chunk), stops, named_phrases(scratch.address, PHRASES))
-    segments = segment_counts(chunk.extras[COLUMN]) if COLUMN in chunk.extras else None
+    segments = segment_counts(chunk.extras[SEGMENT_COLUMN]) if SEGMENT_COLUMN in chunk.extras else None
     counted = counted_of(stream_of(tokens, chunk.ids, chunk.extras, segments))
     counted.write(scratch, phrase_chunk(name))
     return counts_of(counted)

@@ -23,8 +23,7 @@ from collapsium.pipeline.fitted_model import load_blocks, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
-from collapsium.storage.corpus.label_index import MOST_VALUES, LabelTable, numbered
-from collapsium.storage.corpus.labels import Labels, Name
+from collapsium.storage.corpus.labels import MOST_VALUES, Labels, LabelTable, Name, numbered
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, OptionError, optional, suggestion
 from collapsium.storage.printable import ShortRepr

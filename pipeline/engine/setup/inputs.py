@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,13 +18,13 @@ from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.building.split import covariates_of
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
-from collapsium.storage.corpus.label_index import LabelTable, label_table
+from collapsium.storage.corpus.labels import MOST_VALUES, LabelTable, Name, NumberField
+from collapsium.storage.corpus.labels import SEGMENT_COLUMN as SEGMENTS
 from collapsium.storage.corpus.parquet import LABEL_COLUMN
-from collapsium.storage.corpus.segments import COLUMN as SEGMENTS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.corpus.vocabulary import Vocabulary, as_spelled_in, named_unknown
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.workers import special_functions as special
 from collapsium.workers.design import (
     DATE,
@@ -36,10 +38,10 @@ from collapsium.workers.design import (
     scaled_design,
     unpacked_design,
 )
+from collapsium.workers.families.document_entries import WordWeights
 from collapsium.workers.families.family import DesignTable, FamilyOptions, SeedTable
-from collapsium.workers.families.plain_tokens import WordWeights
 from collapsium.workers.families.word_weights import LOG_TF_IDF, WeightedOptions, WeightTable
-from collapsium.workers.kernels.posteriors import weighted_sums
+from collapsium.workers.kernels.prediction import weighted_sums
 from collapsium.workers.shard_loading import ShardOnDisk, open_shard
 
 Vector = npt.NDArray[np.float64]
@@ -64,6 +66,58 @@ def labels_of(corpus: Corpus, family: str, config: FamilyOptions) -> LabelTable 
 def _label_table(address: str, digest: str, fields: tuple[str, ...], numbers: tuple[str, ...]) -> LabelTable:  # noqa: ARG001
     """Read a table, once for the estimate and the fit; a corpus that has changed has another digest."""
     return label_table(Corpus(address), fields, numbers)
+
+
+def label_table(corpus: Corpus, fields: Sequence[str] = (), numbers: Sequence[str] = ()) -> LabelTable:
+    """Return the table of the labels and covariates of a corpus, without decoding ids and words."""
+    counts = Counter[Name]()
+    values: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in numbers}
+    known_fields, known_columns = set[str](), set[str]()
+    max_labels = labelled = 0
+    for reference in corpus.references:
+        labels = reference.labels()
+        known_fields |= {name for name, _ in labels.names}
+        known_columns |= set(labels.numbers)
+        for name in known_fields - set(fields) if fields else ():
+            labels = labels.without(name)
+        label_counts = np.diff(labels.offsets)
+        occurrences = np.bincount(labels.position, minlength=len(labels.names)).tolist()
+        counts.update({name: count for name, count in zip(labels.names, occurrences, strict=True) if count})
+        has = label_counts > 0
+        for name, parts in values.items():
+            column = labels.numbers.get(name)
+            if column is not None:
+                parts.append(column[~np.isnan(column)])
+                has = has | ~np.isnan(column)
+        max_labels = max(max_labels, int(label_counts.max(initial=0)))
+        labelled += int(has.sum())
+    for option, names, known in (("labels", fields, known_fields), ("covariates", numbers, known_columns)):
+        for name in names:
+            if name not in known:
+                raise OptionError(f"`{option}` {name}: {corpus.url} has no such field{suggestion(name, known)}")
+    covariates = tuple(_number_field(corpus, name, np.concatenate(values[name])) for name in numbers)
+    ordered = tuple(sorted(counts))
+    return LabelTable(ordered, tuple(counts[name] for name in ordered), covariates, max_labels, labelled)
+
+
+def _number_field(corpus: Corpus, name: str, values: npt.NDArray[np.float64]) -> NumberField:
+    """Return the summary of a numeric covariate."""
+    if not np.isfinite(values).all():
+        raise InputError(corpus.url, f"expected finite numbers as covariate '{name}'")
+    if not values.size:
+        return NumberField(name, 0, 0.0, 1.0, 0.0, ())
+    distinct = np.unique(values)
+    distinct_values = tuple(distinct.tolist()) if distinct.size <= MOST_VALUES else ()
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviation = float(values.std()) if distinct.size > 1 else 1.0
+        mean = float(values.mean())
+    if not (math.isfinite(mean) and 0 < deviation < math.inf):
+        raise InputError(
+            corpus.url,
+            f"the numbers of covariate '{name}' are too large or too close to one another; rescale them",
+        )
+    largest = float(np.abs(values - mean).max()) / deviation
+    return NumberField(name, int(values.size), mean, deviation, largest, distinct_values)
 
 
 def require_labels(corpus: Corpus, family: str, config: FamilyOptions) -> None:

@@ -16,9 +16,8 @@ from collapsium.pipeline.models.registry import elsewhere, family_names, load_fa
 from collapsium.pipeline.options import Location, Options, Value, kinds_of
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, InputError, OptionError, SettingError, flag_of, suggestion
-from collapsium.storage.io.toml_files import parse_toml, read_toml_text
-from collapsium.storage.runs.event_records import MAX_RESTARTS
-from collapsium.storage.runs.run import MAX_SAMPLES, MAX_START_STRENGTH
+from collapsium.storage.io.encodings import parse_toml, read_toml_text
+from collapsium.storage.runs.run import MAX_RESTARTS, MAX_SAMPLES, MAX_START_STRENGTH
 from collapsium.workers.options import Formerly, former_names, present_names, warn_renamed
 
 PresetName = Literal["defaults", "clusters", "short-texts"]

@@ -156,24 +156,20 @@ class Request:
         if self.warm is not None and self.stochastic:
             raise OptionError("the stochastic schedule keeps no responsibilities that could begin from a run", "warm")
         if self.start is not None:
-            self._require_start(self.start)
+            if self.warm is not None:
+                raise OptionError("cannot be combined with `warm`, which provides proportions", "init")
+            if self.stochastic:
+                raise OptionError("the stochastic schedule keeps no responsibilities that could begin from it", "init")
+            self.start.require(self.family, self.config)
+            if self.start.url and self.restarts > 1 and not load_family(self.family).is_sampler:
+                raise OptionError(
+                    f"{self.restarts} fits of '{self.family}' from one file (`init`) would all be the same, as they "
+                    "draw no random numbers; leave one of the two out",
+                    "restarts",
+                )
         self.limits.sampled(len(self.corpus.manifest.shards))
         if self.limits.stop_on == "score" and self.heldout is None:
             raise OptionError("'score' requires a held-out corpus (`heldout`)", "stop_on")
-
-    def _require_start(self, start: StartSource) -> None:
-        """Raise `OptionError` if the fit cannot begin from a start."""
-        if self.warm is not None:
-            raise OptionError("cannot be combined with `warm`, which provides proportions", "init")
-        if self.stochastic:
-            raise OptionError("the stochastic schedule keeps no responsibilities that could begin from it", "init")
-        start.require(self.family, self.config)
-        if start.url and self.restarts > 1 and not load_family(self.family).is_sampler:
-            raise OptionError(
-                f"{self.restarts} fits of '{self.family}' from one file (`init`) would all be the same, as they draw "
-                "no random numbers; leave one of the two out",
-                "restarts",
-            )
 
     @property
     def has_consensus(self) -> bool:
@@ -231,6 +227,9 @@ class Request:
     def record(self) -> dict[str, object]:
         """Return the request as `run.json` has it."""
         heldout = self.heldout
+        record: dict[str, object] = {"url": self.corpus.folder.address, "digest": self.corpus.manifest.digest}
+        if self.corpus.holds == DOCUMENTS:
+            record["shards"] = [shard.sha256 for shard in self.corpus.manifest.shards]
         return {
             **({} if self.warm is None else {"warm": self.warm.record()}),
             **({} if self.start is None else {"start": self.start.record()}),
@@ -242,7 +241,7 @@ class Request:
             "planned": self.planned,
             **({} if self.growth is None else {"growth": self.growth.record()}),
             "seed": self.seed,
-            "corpus": _corpus_record(self.corpus),
+            "corpus": record,
             "heldout": heldout and {"url": heldout.folder.address, "digest": heldout.manifest.digest},
             "versions": {**_versions()},
         }
@@ -301,14 +300,6 @@ def require_combinable(family: str, schedule: str, keep: str, models: int) -> No
         raise OptionError("'consensus' joins all members, so it cannot be combined with `keep` 'best'", "combine")
     if models < 2:
         raise OptionError("'consensus' requires 2 models or more, by `restarts` or `samples`", "combine")
-
-
-def _corpus_record(corpus: Corpus) -> dict[str, object]:
-    """Return the record of a training corpus, with the digests by which a warm start identifies unchanged shards."""
-    record: dict[str, object] = {"url": corpus.folder.address, "digest": corpus.manifest.digest}
-    if corpus.holds == DOCUMENTS:
-        record["shards"] = [shard.sha256 for shard in corpus.manifest.shards]
-    return record
 
 
 def fingerprint(record: JsonObject) -> str:
@@ -373,7 +364,14 @@ def resumed_request(
             raise _differs(name, value, recorded)
     before, limits = limits, _changed_limits(changes, family, config, seed, limits)
     training = _open_corpus(run.folder, corpus, corpus_record, "CORPUS", "corpus")
-    _require_same_samples(before, limits, len(training.manifest.shards))
+    shards = len(training.manifest.shards)
+    if before.sampled(shards) != limits.sampled(shards):
+        iterations = ", ".join(str(iteration) for iteration in before.sampled(shards)) or "no iteration"
+        raise OptionError(
+            f"{limits.planned(shards)} would move the run's samples, after {iterations}, which are counted from "
+            "its end; start a new run",
+            "iterations",
+        )
     held = None
     if heldout_record is not None:
         held = _open_corpus(run.folder, heldout, heldout_record, "`heldout` CORPUS", "held-out corpus")
@@ -428,16 +426,6 @@ def _start(recorded: StartSource | None, moved: StartSource | None) -> StartSour
     if (moved.kind, moved.digest) != (recorded.kind, recorded.digest):
         raise MismatchError(f"`init` {moved.url or moved.kind}: it is not the run's initialisation; start a new run")
     return replace(moved, strength=recorded.strength)
-
-
-def _require_same_samples(before: Limits, after: Limits, shards: int) -> None:
-    if before.sampled(shards) != after.sampled(shards):
-        iterations = ", ".join(str(iteration) for iteration in before.sampled(shards)) or "no iteration"
-        raise OptionError(
-            f"{after.planned(shards)} would move the run's samples, after {iterations}, which are counted from "
-            "its end; start a new run",
-            "iterations",
-        )
 
 
 def _changed_limits(changes: JsonObject, family: str, config: FamilyOptions, seed: int, limits: Limits) -> Limits:

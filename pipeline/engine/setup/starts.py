@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +22,6 @@ from collapsium.storage.readers.proportions_file import DocumentProportions
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.family import COMPUTED_STARTS, FILE_START, RANDOM_START, FamilyOptions
-
-if TYPE_CHECKING:
-    from collapsium.storage.readers.proportions_file import ProportionsFile
 
 ENDING = ".parquet"
 MIN_CLUSTERED = 2  # Documents for each topic from which fits begin from clusters: fewer would leave topics without any
@@ -246,7 +242,20 @@ def start_of_file(source: StartSource, corpus: Corpus, config: FamilyOptions) ->
         raise MismatchError(f"{source.url}: it is not the file that the run was to begin from; start a new run")
     file = proportions_file.read_proportions(source.url)
     file.require_documents(corpus.manifest.documents)
-    proportions, unknown = _by_shard(file, corpus)
+    proportions, first, matched = [], 0, 0
+    for reference in corpus.references:
+        last = first + reference.record.documents
+        places = np.arange(first, last) if file.ids is None else file.places(reference.ids())
+        matched += int((places >= 0).sum())
+        proportions.append(file.proportions.take(places))
+        first = last
+    if not matched and file.ids is not None:
+        some = ", ".join(map(repr, file.ids.slice(0, 3).to_pylist()))
+        raise InputError(
+            file.path,
+            f"expected ids of the documents of {corpus.url}, found none among {len(file.ids):,} (such as {some})",
+        )
+    unknown = sum(int((~part.known).sum()) for part in proportions)
     start = begin_from(corpus, proportions, most_topics(config), source.strength, config.max_start_topics)
     notices = [f"{source.url}: {text}" for text in start.notices]
     if unknown:
@@ -255,21 +264,3 @@ def start_of_file(source: StartSource, corpus: Corpus, config: FamilyOptions) ->
             "begin at random"
         )
     return Start(start.shards, start.topics, tuple(notices))
-
-
-def _by_shard(file: ProportionsFile, corpus: Corpus) -> tuple[list[DocumentProportions], int]:
-    """Return the proportions of the documents of each shard, and the number of documents without."""
-    parts, first, matched = [], 0, 0
-    for reference in corpus.references:
-        last = first + reference.record.documents
-        places = np.arange(first, last) if file.ids is None else file.places(reference.ids())
-        matched += int((places >= 0).sum())
-        parts.append(file.proportions.take(places))
-        first = last
-    if not matched and file.ids is not None:
-        some = ", ".join(map(repr, file.ids.slice(0, 3).to_pylist()))
-        raise InputError(
-            file.path,
-            f"expected ids of the documents of {corpus.url}, found none among {len(file.ids):,} (such as {some})",
-        )
-    return parts, sum(int((~part.known).sum()) for part in parts)

@@ -86,8 +86,7 @@ from collapsium.storage.runs.comparison import (
     row_of,
     runs_there,
 )
-from collapsium.storage.runs.event_records import parse_event
-from collapsium.storage.runs.run import EVENTS, JOURNAL, Run
+from collapsium.storage.runs.run import EVENTS, JOURNAL, Run, parse_event
 from collapsium.storage.units import parse_size
 from collapsium.workers.families.description import holding
 from collapsium.workers.options import former_names

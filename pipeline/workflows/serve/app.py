@@ -38,7 +38,7 @@ from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.published import VersionRecord, Versions
 from collapsium.storage.units import size
-from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.families.description import largest
 
 JSON = "application/json"
 MAX_HEADER_BYTES = 1 << 14  # Most bytes of a request's line and headers

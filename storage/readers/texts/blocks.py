@@ -23,11 +23,13 @@ from collapsium.storage.readers.base import may_be_cut
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.fields import DAY_FIRST, MONTH_FIRST, Fields, require_columns
 from collapsium.storage.readers.texts.gathering import CHUNK_BYTES, Batch, Gathering, Into
-from collapsium.storage.readers.texts.lines import gather_file, gather_json, gather_mallet
 from collapsium.storage.readers.texts.segment import ENTRIES, LeftOut, Span, cutter_of
 from collapsium.storage.readers.texts.tables import (
     columns_of,
     gather_arrow,
+    gather_file,
+    gather_json,
+    gather_mallet,
     gather_parquet,
     gather_table,
     row_groups,

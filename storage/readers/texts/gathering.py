@@ -15,9 +15,19 @@ from collapsium.storage.corpus.word_rule import FIRST_RULE
 from collapsium.storage.errors import InputError
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.readers.read_options import MISSING_VALUES, Guess
-from collapsium.storage.readers.texts.fields import ABSENT, Fields, id_of, require_columns, require_field
+from collapsium.storage.readers.texts.fields import (
+    ABSENT,
+    Fields,
+    as_date,
+    as_labels,
+    as_number,
+    as_text,
+    id_of,
+    require_columns,
+    require_field,
+    signs_in,
+)
 from collapsium.storage.readers.texts.segment import ENTRIES, cutter_of
-from collapsium.storage.readers.texts.values import as_date, as_labels, as_number, as_text, signs_in
 
 # Characters of whole lines of base64 from which they are an attachment: three lines of a mail. Words and addresses
 # that stand alone on a line are shorter.

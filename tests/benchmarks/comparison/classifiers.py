@@ -45,10 +45,10 @@ from sklearn.tree import DecisionTreeClassifier
 from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.analysis.labels.candidates import Tally, Value, scored
 from collapsium.pipeline.engine.fit import fit, resume
+from collapsium.pipeline.engine.setup.inputs import label_table
 from collapsium.pipeline.workflows.compare.options import RANDOM
 from collapsium.storage.corpus.corpus import Corpus
-from collapsium.storage.corpus.label_index import LabelTable, label_table, numbered
-from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.labels import Labels, LabelTable, numbered
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import InputError, OptionError, suggestion
 from collapsium.storage.runs.run import Run

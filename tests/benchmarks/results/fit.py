@@ -29,7 +29,7 @@ from collapsium.pipeline.analysis.metrics import labelled, topic_words
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.data_types import JsonObject
-from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.families.description import largest
 from tests.benchmarks.comparison.base import Data, Floats
 from tests.benchmarks.comparison.libraries import PEERS, RESTARTS, probabilities, score_of
 from tests.benchmarks.results.plan import FLAT, STEPS

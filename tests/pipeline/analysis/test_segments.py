@@ -30,8 +30,8 @@ from collapsium.pipeline.analysis.segments import colours_of, compare_runs, segm
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.models.topic_matching import distances, matched
 from collapsium.pipeline.workflows.compare.options import default_families
+from collapsium.storage.corpus.labels import running
 from collapsium.storage.corpus.list_columns import segment_counts
-from collapsium.storage.corpus.segments import running
 from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, OptionError
 from collapsium.storage.io.folder import Folder, created

@@ -22,9 +22,8 @@ from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import DamagedError, OptionError
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.summary import parse_summary, read_summary
-from collapsium.workers.date_sums import date_sums
 from collapsium.workers.ingest.dates import hours_of
-from collapsium.workers.periods import NAMES, period_of
+from collapsium.workers.periods import NAMES, date_sums, period_of
 from tests.conftest import planted_rows
 from tests.strategies import documents_of
 

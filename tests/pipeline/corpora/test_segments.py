@@ -19,7 +19,7 @@ from collapsium.storage.corpus.shard import encode, merge_segments
 from collapsium.storage.errors import DamagedError, InputError, MismatchError, OccupiedError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
-from collapsium.storage.readers.texts import blocks, lines
+from collapsium.storage.readers.texts import blocks, tables
 from collapsium.storage.readers.texts.segment import cutter_of
 from tests.conftest import write_corpus
 from tests.naive.texts import analyzer
@@ -114,7 +114,7 @@ def test_segments__are_the_same_however_texts_are_cut_and_read(how, tmp_path_fac
             return
         plain = ingest(path, place / "plain", scheduler="serial", **options)
         monkeypatch.setattr(blocks, "CHUNK_BYTES", block)
-        monkeypatch.setattr(lines, "PIECE", block)
+        monkeypatch.setattr(tables, "PIECE", block)
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (block,))
         serial = ingest(path, place / "one", segments=how, scheduler="serial", **options)
         monkeypatch.undo()

@@ -27,7 +27,7 @@ from collapsium.storage.errors import AbsentError, InputError, OccupiedError, Op
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.open import guess_format
 from collapsium.storage.readers.read_options import ReadOptions
-from collapsium.storage.readers.texts import blocks, lines, tables
+from collapsium.storage.readers.texts import blocks, tables
 from collapsium.storage.readers.texts.segment import Span
 from tests.naive.texts import TextsInTurn
 
@@ -98,7 +98,7 @@ def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_facto
         for module, name, value in (
             (blocks, "BLOCK", block),
             (blocks, "CHUNK_BYTES", portion),
-            (lines, "PIECE", portion),
+            (tables, "PIECE", portion),
         ):
             monkeypatch.setattr(module, name, value)
         monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (block,))

@@ -23,7 +23,7 @@ from collapsium.pipeline import Model, fit
 from collapsium.pipeline.engine.checkpoints import RunCheckpointer
 from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.executors import dask_links
+from collapsium.pipeline.executors import dask_client
 from collapsium.pipeline.executors.dask_client import gathered
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, ClusterGoneError, OptionError
@@ -121,15 +121,15 @@ def test_messages_between_hosts__are_few_at_a_time():
         under_way.remove(fields)
 
     async def send_all():
-        worker = SimpleNamespace(rpc=lambda address: SimpleNamespace(**{dask_links.OPERATION: answer}))
-        transit = asyncio.Semaphore(dask_links.MAX_IN_TRANSIT)
+        worker = SimpleNamespace(rpc=lambda address: SimpleNamespace(**{dask_client.OPERATION: answer}))
+        transit = asyncio.Semaphore(dask_client.MAX_IN_TRANSIT)
         messages = (exchange.Message("token", host, 0, exchange.Kind.SUMS, 0, host, ()) for host in range(64))
         await asyncio.gather(
-            *(dask_links._send(worker, str(message.receiver), message, transit) for message in messages)
+            *(dask_client._send(worker, str(message.receiver), message, transit) for message in messages)
         )
 
     asyncio.run(send_all())
-    assert (len(counts), max(counts)) == (64, dask_links.MAX_IN_TRANSIT)
+    assert (len(counts), max(counts)) == (64, dask_client.MAX_IN_TRANSIT)
 
 
 def _pid(seconds):

@@ -13,7 +13,7 @@ import pytest
 from distributed.versions import get_versions
 
 from collapsium.pipeline import fit, resume
-from collapsium.pipeline.executors import dask_members
+from collapsium.pipeline.executors import dask_client
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, MismatchError, OptionError
 from tests.conftest import rest_long
@@ -137,7 +137,7 @@ def test_certificates__match_the_object(cluster):
 
 def test_workers_of_other_versions__are_refused_before_anything_runs(small, tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(
-        dask_members, "get_versions", lambda packages: {"packages": {"numpy": "0.9", "collapsium": "0.1.0"}}
+        dask_client, "get_versions", lambda packages: {"packages": {"numpy": "0.9", "collapsium": "0.1.0"}}
     )
     with pytest.raises(MismatchError, match=r"worker \S+ has .*numpy \S+, the driver 0.9 .*and 1 more workers differ"):
         fit(small[0], tmp_path / "run", scheduler=cluster, **OPTIONS)

@@ -5,7 +5,7 @@ from distributed.versions import get_versions
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline.executors.dask_members import Members, require_release, require_same_versions
+from collapsium.pipeline.executors.dask_client import Members, require_release, require_same_versions
 from collapsium.pipeline.executors.liveness import WorkerSign
 from collapsium.storage.errors import MismatchError
 

@@ -12,7 +12,7 @@ from collapsium.pipeline import table_effects
 from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
 from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.label_map import PLANE, label_map, unclear_labels
-from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import LabelTable
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 50))

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.errors import DamagedError
+from collapsium.storage.io.encodings import parse_toml
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import DIGEST, canonical, dump, numbers_of_names, parse_json
-from collapsium.storage.io.toml_files import parse_toml
 from collapsium.storage.runs.checkpoint import Checkpoints
-from collapsium.storage.runs.event_records import parse_event
-from collapsium.storage.runs.run import Run
+from collapsium.storage.runs.run import Run, parse_event
 from collapsium.workers.families.networks.dirichlet_network import MAX_KINDS, Vectors, check_network, read_network
 from tests.chaos.records import MISSING, VALUES, changed, places_of, written
 from tests.records import RUN, START

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collapsium.storage.io.toml_files import parse_toml, read_toml_text
+from collapsium.storage.io.encodings import parse_toml, read_toml_text
 
 TEXT = 'family = "lda"\r\nname = "Orléans"\r\n'
 

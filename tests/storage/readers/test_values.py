@@ -18,8 +18,7 @@ from pandas._libs.parsers import STR_NA_VALUES
 
 from collapsium.pipeline import ingest
 from collapsium.storage.errors import InputError
-from collapsium.storage.readers.texts.tables import values_of
-from collapsium.storage.readers.texts.values import (
+from collapsium.storage.readers.texts.fields import (
     MAX_INTEGER,
     MISSING,
     Unsupported,
@@ -33,6 +32,7 @@ from collapsium.storage.readers.texts.values import (
     is_number,
     signs_in,
 )
+from collapsium.storage.readers.texts.tables import values_of
 from tests.pipeline.corpora.test_text_ingest import put_lines
 
 

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus.shard import Shard
-from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
-from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.random_streams import Stream, document_hashes, smallest_hashes
 from tests.strategies import bags, documents_of
 
 STREAM = Stream(3, "start", 0)

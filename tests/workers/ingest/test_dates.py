@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.readers.texts.fields import MAX_EXAMPLES
-from collapsium.storage.readers.texts.values import as_date, is_missing
-from collapsium.workers.date_sums import UNAMBIGUOUS, bounded, coarsened, date_sums, floored, moment, resolved
+from collapsium.storage.readers.texts.fields import MAX_EXAMPLES, as_date, is_missing
 from collapsium.workers.ingest.dates import (
     DAY,
     END,
@@ -26,6 +24,7 @@ from collapsium.workers.ingest.dates import (
     read_date,
     tally_of,
 )
+from collapsium.workers.periods import UNAMBIGUOUS, bounded, coarsened, date_sums, floored, moment, resolved
 
 moments = st.datetimes(datetime.datetime(1000, 1, 1), datetime.datetime(9999, 12, 30))
 

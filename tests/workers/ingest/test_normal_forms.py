@@ -11,8 +11,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, MismatchError, MissingError, OptionError
 from collapsium.workers.ingest import normal_forms
 from collapsium.workers.ingest.normal_forms import library_of, normalised
-from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tokenize import tokenize
+from collapsium.workers.ingest.tokenize import StopWords, tokenize
 
 TEXTS = ["The miners were mining mines; trees, a tree, indices of an index", "wolves and a wolf, companies, company"]
 

@@ -11,8 +11,7 @@ from collapsium.pipeline.corpora.text_ingest import phrase_scores
 from collapsium.storage.building.ingest_record import Phrasing, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.workers.ingest.phrases import Phrases, joined_by
-from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tokenize import tokenize
+from collapsium.workers.ingest.tokenize import StopWords, tokenize
 from tests.workers.ingest.test_tokenize import words_of
 
 sentences = st.lists(st.lists(st.sampled_from(["aa", "bb", "cc", "dd"]), max_size=14), min_size=1, max_size=8)

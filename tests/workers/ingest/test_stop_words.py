@@ -14,8 +14,7 @@ from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.stopwords import list_of
-from collapsium.workers.ingest.stop_words import StopWords
-from collapsium.workers.ingest.tokenize import tokenize
+from collapsium.workers.ingest.tokenize import StopWords, tokenize
 
 NEGATED = ["is", "are", "was", "has", "have", "had", "do", "does", "did", "would", "could", "ca", "wo", "sha", "ai"]
 CONTRACTED = [

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.kernels.posteriors import (
+from collapsium.workers.kernels.prediction import (
     SampledProportions,
+    TokenSequences,
     sample_proportions,
     weighted_squares,
     weighted_sums,
 )
-from collapsium.workers.kernels.prediction import TokenSequences
 from tests.naive import posteriors as naive
 
 

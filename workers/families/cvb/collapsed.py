@@ -56,9 +56,8 @@ from collapsium.workers.families.cvb.states import (
     local_of,
 )
 from collapsium.workers.families.dirichlet import FOLD_IN_KERNELS, dirichlet_topics, fold_in_counts
-from collapsium.workers.families.document_entries import document_pairs, weighed
+from collapsium.workers.families.document_entries import document_pairs, normalised, plain_sums, weighed
 from collapsium.workers.families.family import Footprint, IntegratesProportions, Resumable, Summary, weighed_footprint
-from collapsium.workers.families.plain_tokens import normalised, plain_sums
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.cvb import active as active_kernels
 from collapsium.workers.kernels.cvb import dense as dense_kernels

@@ -14,7 +14,7 @@ from collapsium.workers.arrays.annotations import UNSAVED, indices, non_negative
 from collapsium.workers.arrays.state import CheckContext, State
 from collapsium.workers.families.cvb import schedule
 from collapsium.workers.families.cvb.schedule import Phase
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE, WeighedGlobalState
+from collapsium.workers.families.document_entries import MIN_POSITIVE, WeighedGlobalState
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]

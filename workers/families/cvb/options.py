@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from collapsium.storage.errors import OptionError, suggestion
-from collapsium.storage.io.toml_files import parse_toml, read_toml_text
+from collapsium.storage.io.encodings import parse_toml, read_toml_text
 from collapsium.storage.runs.topic_names import clean_name
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState
 from collapsium.workers.families.family import Summary

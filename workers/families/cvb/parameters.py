@@ -9,15 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from collapsium.workers.arrays import buffer_pool as buffers
-from collapsium.workers.arrays.bands import BAND, band_bounds
-from collapsium.workers.arrays.delta import Delta, Part, change, fresh
+from collapsium.workers.arrays.delta import BAND, Delta, Part, band_bounds, change, fresh
 from collapsium.workers.arrays.state import present
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, SmallActiveSets
 from collapsium.workers.families.cvb.global_state import RowChanges as RowDelta
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.states import BlockCounts, CollapsedRows, Counts
-from collapsium.workers.families.document_entries import document_pairs
-from collapsium.workers.families.plain_tokens import plain_counts
+from collapsium.workers.families.document_entries import document_pairs, plain_counts
 from collapsium.workers.kernels.cvb import background
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.cvb.active_selection import SelectionRows

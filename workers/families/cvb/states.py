@@ -24,8 +24,7 @@ from collapsium.workers.arrays.annotations import (
 from collapsium.workers.arrays.spill import SpillFiles
 from collapsium.workers.arrays.state import Array, CheckContext, LocalState, block_only, present
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, PlainTopicsGlobalState
-from collapsium.workers.families.document_entries import DocumentEntries
-from collapsium.workers.families.plain_tokens import WeighedRows
+from collapsium.workers.families.document_entries import DocumentEntries, WeighedRows
 from collapsium.workers.kernels.cvb.active import MIN_INACTIVE_PRIOR, STEP, UNIT
 from collapsium.workers.kernels.cvb.records import ActiveTopics
 

@@ -48,7 +48,7 @@ from collapsium.workers.families.cvb.global_state import (
 from collapsium.workers.families.cvb.options import CollapsedOptions
 from collapsium.workers.families.cvb.parameters import Parameters
 from collapsium.workers.families.cvb.schedule import Phase
-from collapsium.workers.families.plain_tokens import PlainSums
+from collapsium.workers.families.document_entries import PlainSums
 
 if TYPE_CHECKING:
     from collapsium.workers.families.family import Summary

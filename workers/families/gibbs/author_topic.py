@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.annotations import SAVED, non_negative, sizes
@@ -28,18 +28,14 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, CheckContext, LocalState, State
 from collapsium.workers.families import generative
 from collapsium.workers.families.dirichlet import pair_probability
-from collapsium.workers.families.document_entries import document_pairs
-from collapsium.workers.families.family import Footprint, Summary
-from collapsium.workers.families.gibbs.labels import (
-    LabelLists,
-    LabelOptions,
-    draw_labels,
-    label_count,
-    mean_labels,
-    require_labels,
-    simulated_table,
-    with_labels,
+from collapsium.workers.families.document_entries import (
+    LabelBytes,
+    SampledTokens,
+    document_pairs,
+    length_faults,
+    table_faults,
 )
+from collapsium.workers.families.family import Footprint, Summary
 from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
@@ -52,8 +48,21 @@ from collapsium.workers.families.gibbs.sampler import (
     topics_falling,
     word_changes,
 )
-from collapsium.workers.families.gibbs.states import Counts, Ints, SampledRows, SymmetricGlobalState, Vector
-from collapsium.workers.families.plain_tokens import LabelBytes, SampledTokens, length_faults, table_faults
+from collapsium.workers.families.gibbs.states import (
+    Counts,
+    Ints,
+    LabelLists,
+    LabelOptions,
+    SampledRows,
+    SymmetricGlobalState,
+    Vector,
+    draw_labels,
+    label_count,
+    mean_labels,
+    require_labels,
+    simulated_table,
+    with_labels,
+)
 from collapsium.workers.kernels import prediction
 from collapsium.workers.kernels.gibbs.labels import sweep_authors
 from collapsium.workers.kernels.gibbs.topics import (

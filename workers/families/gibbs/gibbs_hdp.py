@@ -30,6 +30,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, CheckContext, State
 from collapsium.workers.families import generative
 from collapsium.workers.families.description import holding
+from collapsium.workers.families.document_entries import MIN_POSITIVE
 from collapsium.workers.families.family import FamilyOptions, Footprint, Summary
 from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
@@ -54,7 +55,6 @@ from collapsium.workers.families.gibbs.states import (
     Vector,
     added_counts,
 )
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 from collapsium.workers.kernels.cvb.words import active_probability, log_eta
 from collapsium.workers.kernels.gibbs.topics import draw_tables, list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import AnyKernel

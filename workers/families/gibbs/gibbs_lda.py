@@ -21,6 +21,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, State
 from collapsium.workers.families import generative
+from collapsium.workers.families.document_entries import MIN_POSITIVE
 from collapsium.workers.families.family import FamilyOptions, Footprint, Summary, one_alpha
 from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
@@ -34,7 +35,6 @@ from collapsium.workers.families.gibbs.sampler import (
     word_changes,
 )
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledGlobalState, SampledRows, Vector
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 from collapsium.workers.kernels.cvb.words import active_probability, log_eta
 from collapsium.workers.kernels.gibbs.topics import list_documents, sweep_tokens, word_rising
 from collapsium.workers.kernels.jit import AnyKernel

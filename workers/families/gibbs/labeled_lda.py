@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.annotations import ascending, numbers
 from collapsium.workers.arrays.delta import Delta, fresh
@@ -28,18 +28,8 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays, CheckContext, LocalState
 from collapsium.workers.families import generative
 from collapsium.workers.families.dirichlet import FOLD_IN_SWEEPS
-from collapsium.workers.families.document_entries import document_pairs
+from collapsium.workers.families.document_entries import LabelBytes, SampledTokens, document_pairs, table_faults
 from collapsium.workers.families.family import Description, Footprint, Summary
-from collapsium.workers.families.gibbs.labels import (
-    LabelLists,
-    LabelOptions,
-    draw_labels,
-    label_count,
-    mean_labels,
-    require_labels,
-    simulated_table,
-    with_labels,
-)
 from collapsium.workers.families.gibbs.sampler import (
     SIMULATED_CONCENTRATION,
     SIMULATED_TOKENS,
@@ -56,12 +46,19 @@ from collapsium.workers.families.gibbs.states import (
     MAX_TOPICS,
     ActiveTopics,
     Ints,
+    LabelLists,
+    LabelOptions,
     SampledRows,
     SymmetricGlobalState,
     TokenTopics,
     Vector,
+    draw_labels,
+    label_count,
+    mean_labels,
+    require_labels,
+    simulated_table,
+    with_labels,
 )
-from collapsium.workers.families.plain_tokens import LabelBytes, SampledTokens, table_faults
 from collapsium.workers.kernels.gibbs.consistency import find_disallowed
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_labels
 from collapsium.workers.kernels.gibbs.topics import (

@@ -28,10 +28,9 @@ from collapsium.storage.errors import NumericalError, OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.annotations import MAX_MAGNITUDE
 from collapsium.workers.arrays.delta import Delta, Part, fresh
-from collapsium.workers.arrays.document_hash import smallest_hashes, vector_hashes
-from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.arrays.random_streams import Stream, smallest_hashes, vector_hashes
 from collapsium.workers.arrays.state import Arrays, present
+from collapsium.workers.families.description import largest
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.hca import posterior as gaussian
 from collapsium.workers.families.hca.posterior import Sums
@@ -443,7 +442,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         self, topics: Arrays, global_state: HcaGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Vectors, npt.NDArray[np.float64]]:
         """Draw vectors and their leaves: all leaves are equally likely, x ~ N(0, I), t ~ N(W x + mu, I / tau)."""
-        from collapsium.storage.building import simulated
+        from collapsium.storage.corpus import writer
 
         rows, tree, generator = topics["word_node"], global_state.fitted.tree, stream.generator()
         leaf = generator.choice(np.flatnonzero(tree.levels == tree.depth - 1), documents)
@@ -453,7 +452,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
             values += factors[:, level, np.newaxis] * rows.T[nodes]
         theta = np.zeros((documents, tree.parents.size))
         theta[np.arange(documents), leaf] = 1.0
-        return simulated.drawn_vectors(values), theta
+        return writer.drawn_vectors(values), theta
 
     def kernels(self, global_state: HcaGlobalState) -> Sequence[AnyKernel]:
         """Return the kernels that a fit calls in every iteration."""

@@ -19,9 +19,9 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import OptionError
 from collapsium.workers.arrays.annotations import indices, non_negative, numbers, presence_faults, size, sizes
 from collapsium.workers.arrays.delta import Part, fresh
-from collapsium.workers.arrays.document_hash import vector_hashes
-from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.random_streams import Stream, vector_hashes
 from collapsium.workers.arrays.state import CheckContext, GlobalState, LocalState, Rows, State
+from collapsium.workers.families.document_entries import MIN_POSITIVE
 from collapsium.workers.families.family import FamilyOptions
 from collapsium.workers.families.ncrp.tree import (
     FREE,
@@ -36,7 +36,6 @@ from collapsium.workers.families.ncrp.tree import (
     size_faults,
     tree_faults,
 )
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard

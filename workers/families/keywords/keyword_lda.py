@@ -33,8 +33,8 @@ from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, I
 from collapsium.workers.families.cvb.options import CollapsedOptions, SeededTopic
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings, counted_in
 from collapsium.workers.families.cvb.states import CollapsedRows
+from collapsium.workers.families.document_entries import MIN_POSITIVE, MIN_WEIGHT, weighed_rows
 from collapsium.workers.families.family import FILE_START, Description, Footprint, Summary, one_alpha
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE, MIN_WEIGHT, weighed_rows
 from collapsium.workers.kernels.cvb import warm_start as warm_kernels
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.prediction import DirichletTopics

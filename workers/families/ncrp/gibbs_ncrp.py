@@ -28,16 +28,15 @@ from collapsium.storage.errors import NumericalError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.ranking import largest
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import generative
+from collapsium.workers.families.description import largest
 from collapsium.workers.families.dirichlet import slice_sampled
 from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.gibbs.sampler import Slots, add_word_changes, delta_ids, padded, widened, word_changes
 from collapsium.workers.families.gibbs.states import MAX_TOPICS, Counts
 from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
-from collapsium.workers.families.ncrp.options import GibbsNcrpOptions
 from collapsium.workers.families.ncrp.state import (
     GibbsNcrpDocuments,
     GibbsNcrpGlobalState,
@@ -49,7 +48,7 @@ from collapsium.workers.families.ncrp.state import (
     all_columns,
     levels,
 )
-from collapsium.workers.families.ncrp.tree import Ints
+from collapsium.workers.families.ncrp.tree import GibbsNcrpOptions, Ints
 from collapsium.workers.kernels.gibbs.topics import draw_topics
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.trees.gibbs_documents import (
@@ -59,7 +58,7 @@ from collapsium.workers.kernels.trees.gibbs_documents import (
     sweep_documents,
 )
 from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
-from collapsium.workers.kernels.trees.records import (
+from collapsium.workers.kernels.trees.paths import (
     FREE,
     Assignments,
     CandidatePaths,

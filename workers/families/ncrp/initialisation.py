@@ -15,12 +15,10 @@ import numpy.typing as npt
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, fresh
-from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
-from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.arrays.random_streams import Stream, document_hashes, smallest_hashes
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.ncrp.node_moves import Moves, first_tree
-from collapsium.workers.families.ncrp.options import NcrpOptions
 from collapsium.workers.families.ncrp.state import (
     Clustering,
     Comparisons,
@@ -30,7 +28,16 @@ from collapsium.workers.families.ncrp.state import (
     NodeTokens,
     WarmSums,
 )
-from collapsium.workers.families.ncrp.tree import FREE, DocumentEnds, FittedTree, Tree, Vector, end_logs, sticks
+from collapsium.workers.families.ncrp.tree import (
+    FREE,
+    DocumentEnds,
+    FittedTree,
+    NcrpOptions,
+    Tree,
+    Vector,
+    end_logs,
+    sticks,
+)
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard
@@ -262,7 +269,14 @@ def admit_seeds(
     generator = stream.at(purpose=f"{stream.purpose} entering").generator()
     passes, columns, admitted = np.array(moves.summed(np.asarray(global_state.node_passes))), [], []
     for seed in seeds:
-        end = _drawn_end(moves.tree, passes, global_state.gamma, generator)
+        end = 0  # Node at which the new path leaves the tree
+        for _ in range(moves.tree.depth - 2):
+            children = moves.tree.children(end)
+            weights = np.append(passes[children], global_state.gamma)
+            place = int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
+            if place >= children.size:
+                break
+            end = int(children[place])
         before = set(moves.tree.columns.tolist())
         moves = moves.grown([end])
         new = [int(column) for column in moves.tree.columns if int(column) not in before]
@@ -290,19 +304,6 @@ def admit_seeds(
         # Later seeds begin the next iteration.
         another_round=global_state.clustering.clustering_sweeps == 0,
     )
-
-
-def _drawn_end(tree: Tree, passes: npt.NDArray[np.float64], gamma: float, generator: np.random.Generator) -> int:
-    """Draw the node at which a new path leaves a tree."""
-    end = 0
-    for _ in range(tree.depth - 2):
-        children = tree.children(end)
-        weights = np.append(passes[children], gamma)
-        place = int(np.searchsorted(np.cumsum(weights), generator.random() * weights.sum(), side="right"))
-        if place >= children.size:
-            break
-        end = int(children[place])
-    return end
 
 
 def with_seeds(global_state: NcrpGlobalState, sums: NodeTokens) -> NcrpGlobalState:

@@ -29,12 +29,11 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.delta import Delta, Part, fresh
-from collapsium.workers.arrays.document_hash import document_hashes, smallest_hashes
-from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.arrays.random_streams import Stream, document_hashes, smallest_hashes
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import dirichlet as dirichlet
 from collapsium.workers.families import generative
+from collapsium.workers.families.description import largest
 from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Description, Footprint, Simulates, Summary
 from collapsium.workers.families.ncrp import initialisation, node_moves
@@ -48,7 +47,6 @@ from collapsium.workers.families.ncrp.initialisation import (
     with_warm_tree,
 )
 from collapsium.workers.families.ncrp.node_moves import Moves, depth_first, regular_tree
-from collapsium.workers.families.ncrp.options import NcrpOptions
 from collapsium.workers.families.ncrp.state import (
     Comparisons,
     NcrpDocuments,
@@ -62,6 +60,7 @@ from collapsium.workers.families.ncrp.state import (
 from collapsium.workers.families.ncrp.tree import (
     DocumentEnds,
     FittedTree,
+    NcrpOptions,
     Tree,
     Vector,
     deepened,
@@ -73,20 +72,18 @@ from collapsium.workers.families.ncrp.tree import (
 from collapsium.workers.kernels.jit import AnyKernel
 from collapsium.workers.kernels.trees.paths import (
     MIN_PROBABILITY,
+    DocumentPrior,
+    LargestEnds,
     LevelCounts,
+    StoppingRule,
+    StoredEnds,
+    TreeStatistics,
+    TreeTopics,
     merge_gains,
     path_probability,
     root_products,
     sweep_levels,
     sweep_paths,
-)
-from collapsium.workers.kernels.trees.records import (
-    DocumentPrior,
-    LargestEnds,
-    StoppingRule,
-    StoredEnds,
-    TreeStatistics,
-    TreeTopics,
 )
 from collapsium.workers.special_functions import digamma, gammaln, xlogy
 
@@ -232,7 +229,16 @@ def move_nodes(
         moves = node_moves.regrouped(moves, np.sqrt(1.0 - merged_affinity), options.alphas(), options.depth)
         clustering = False
     elif not clustering and options.growing():
-        moves = moves.grown(_growing(sums, options, tree, moves, stream))
+        # The tree grows where sampled documents leave it, and at one node by expected mass.
+        inner: list[int] = []
+        if sums.drawn is not None:
+            drawn = (sums.drawn.drawn_ends / sums.drawn.drawn_documents)[: options.growing()].astype(np.int64)
+            inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
+        leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), sums.ends, 0.0)
+        if leaving.sum() > 0.0:
+            place = np.searchsorted(np.cumsum(leaving), stream.generator().random() * leaving.sum(), side="right")
+            inner.append(int(min(place, leaving.size - 1)))
+        moves = moves.grown([end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0])
     if options.initial_tree == "gradual" and start.hash_limit < ALL:
         limit = int(min(start.admission_factor * start.hash_limit, float(ALL - 1024)))
         limit = limit if limit < ALL // 100 * 99 else int(ALL)
@@ -291,19 +297,6 @@ def _merged_affinity(
             weights[column, source] += weight
     merged = np.einsum("ij,kj->ik", np.einsum("ij,jk->ik", weights, roots), weights)
     return node_moves.affinities(merged, np.maximum(tokens, np.diag(merged)))
-
-
-def _growing(sums: SweepSums, options: NcrpOptions, tree: Tree, moves: Moves, stream: Stream) -> list[int]:
-    """Return the inner nodes at which the tree grows: where sampled documents leave it, and one by expected mass."""
-    inner: list[int] = []
-    if sums.drawn is not None:
-        drawn = (sums.drawn.drawn_ends / sums.drawn.drawn_documents)[: options.growing()].astype(np.int64)
-        inner = [int(end) for end in drawn if 0 <= tree.levels[end] < tree.depth - 1]
-    leaving = np.where((tree.levels >= 0) & (tree.levels < tree.depth - 1), sums.ends, 0.0)
-    if leaving.sum() > 0.0:
-        place = np.searchsorted(np.cumsum(leaving), stream.generator().random() * leaving.sum(), side="right")
-        inner.append(int(min(place, leaving.size - 1)))
-    return [end for end in inner if moves.tree.levels[end] >= 0 and leaving[end] > 0.0]
 
 
 def _next_end_logs(moves: Moves, global_state: NcrpGlobalState, sums: SweepSums, tree: Tree) -> npt.NDArray[np.float64]:

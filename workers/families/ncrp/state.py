@@ -13,7 +13,7 @@ import numpy.typing as npt
 from collapsium.storage.data_types import AnyArray
 from collapsium.workers.arrays.annotations import indices, non_negative, numbers, presence_faults, sizes
 from collapsium.workers.arrays.state import Array, CheckContext, GlobalState, LocalState, Rows, State, block_only
-from collapsium.workers.families.document_entries import document_pairs
+from collapsium.workers.families.document_entries import MIN_POSITIVE, CountedTokens, Keys, document_pairs
 from collapsium.workers.families.gibbs.sampler import Slots, widened
 from collapsium.workers.families.gibbs.states import Counts
 from collapsium.workers.families.ncrp.tree import (
@@ -28,9 +28,8 @@ from collapsium.workers.families.ncrp.tree import (
     size_faults,
     tree_faults,
 )
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE, CountedTokens, Keys
 from collapsium.workers.kernels.gibbs.consistency import FingerprintKeys, fingerprint_levels
-from collapsium.workers.kernels.trees.records import FREE, TreePriors
+from collapsium.workers.kernels.trees.paths import FREE, TreePriors
 
 if TYPE_CHECKING:
     from collapsium.storage.corpus.shard import Shard

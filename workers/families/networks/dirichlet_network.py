@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.errors import OptionError, suggestion
-from collapsium.storage.io.toml_files import parse_toml, read_toml_text
+from collapsium.storage.io.encodings import parse_toml, read_toml_text
 from collapsium.workers.families.family import FamilyOptions
 from collapsium.workers.families.networks.family import NetworkOptions
 from collapsium.workers.families.networks.graph import CORPUS, DOCUMENT, LABEL, SEGMENT, Plan
@@ -24,7 +25,7 @@ from collapsium.workers.families.networks.variational import ExpectedNetwork
 from collapsium.workers.options import Accepts, require_named
 
 if TYPE_CHECKING:
-    from collapsium.storage.corpus.label_index import LabelTable
+    from collapsium.storage.corpus.labels import LabelTable
 
 
 class ExpectedDirichletNetwork(ExpectedNetwork):
@@ -249,3 +250,35 @@ class DirichletNetwork(SampledNetwork):
     variational = ExpectedDirichletNetwork
     Options = DirichletNetworkOptions
     uses_labels = True
+
+
+class SegmentedLda(SampledNetwork):
+    """Segmented topic model."""
+
+    class Options(NetworkOptions, title="segmented topic model: segments vary around their document"):
+        """Options of the family."""
+
+        def plan(self, labels: LabelTable | None) -> Plan:
+            """Return documents, and segments below them."""
+            return Plan(
+                kinds=np.array([[DOCUMENT, 1, -1], [SEGMENT, 1, -1]]),
+                links=np.array([[1, 0, 0, 0]]),
+                link_mixing=np.ones(1),
+                word_kind=1,
+            )
+
+
+class SequentialLda(SampledNetwork):
+    """Sequential latent Dirichlet allocation."""
+
+    class Options(NetworkOptions, title="sequential LDA: each segment varies around the one before it"):
+        """Options of the family."""
+
+        def plan(self, labels: LabelTable | None) -> Plan:
+            """Return documents, and segments below the segment before them or, the first, below the document."""
+            return Plan(
+                kinds=np.array([[DOCUMENT, 1, -1], [SEGMENT, 1, -1]]),
+                links=np.array([[1, 1, -1, 0], [1, 0, 0, 1]]),
+                link_mixing=np.ones(2),
+                word_kind=1,
+            )

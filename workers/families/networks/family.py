@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, model_validator
 
-from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.errors import MismatchError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
@@ -205,7 +205,7 @@ class NetworkFamily(
         self, topics: Arrays, global_state: GlobalStateT, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, Vector]:
         """Draw documents of Poisson numbers of segments, of 20 tokens each on average, and their mean vectors."""
-        from collapsium.storage.building import simulated as corpus_columns
+        from collapsium.storage.corpus import writer
 
         generator, words = stream.generator(), int(global_state.vocabulary)
         segment_counts = np.maximum(generator.poisson(tokens / SEGMENT_TOKENS, documents), 1)
@@ -217,10 +217,10 @@ class NetworkFamily(
         nu = draw_vectors(graph, global_state, shared, generator)[graph.segment_node]
         owner = np.repeat(np.arange(documents), segment_counts)
         bags = drawing.draw_bags(topics, words, nu, tokens * documents / owner.size, generator)
-        extras = {"segments": corpus_columns.segment_column(segment_counts, np.diff(bags.offsets))}
+        extras = {"segments": writer.segment_column(segment_counts, np.diff(bags.offsets))}
         theta = np.zeros((documents, nu.shape[1]))
         np.add.at(theta, owner, nu)
-        simulated = corpus_columns.drawn_documents(bags.offsets[segments], bags.words, bags.counts, extras)
+        simulated = writer.drawn_documents(bags.offsets[segments], bags.words, bags.counts, extras)
         return simulated, theta / segment_counts[:, np.newaxis]
 
     @abstractmethod

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.corpus.label_index import LabelTable, numbered
-from collapsium.storage.corpus.segments import Segments
+from collapsium.storage.corpus.labels import LabelTable, Segments, numbered
 from collapsium.workers.arrays.annotations import indices, non_negative, numbers, offsets
 from collapsium.workers.arrays.state import CheckContext, State
-from collapsium.workers.families.plain_tokens import LabelBytes, table_faults
+from collapsium.workers.families.document_entries import LabelBytes, table_faults
 from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.networks.consistency import (
     NO_MIXING,

@@ -28,9 +28,9 @@ from collapsium.workers.arrays.annotations import (
 from collapsium.workers.arrays.delta import Part, change, fresh
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import CheckContext, LocalState, Rows, State
+from collapsium.workers.families.document_entries import MIN_POSITIVE, SampledTokens, length_faults
 from collapsium.workers.families.gibbs.states import DirichletGlobalState, SampledGlobalState
 from collapsium.workers.families.networks.graph import Graph, Plan
-from collapsium.workers.families.plain_tokens import MIN_POSITIVE, SampledTokens, length_faults
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.networks.consistency import OTHER_TOKENS, UNSEATED, find_unlisted, find_unseated
 from collapsium.workers.kernels.networks.records import (

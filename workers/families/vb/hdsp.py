@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
-from collapsium.storage.corpus.label_index import LabelTable, numbered
+from collapsium.storage.corpus.labels import LabelTable, numbered
 from collapsium.storage.errors import OptionError
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.delta import Delta, Part, fresh
@@ -474,12 +474,12 @@ class Hdsp(
         self, topics: Arrays, global_state: HdspGlobalState, documents: int, tokens: float, stream: Stream
     ) -> tuple[Documents, npt.NDArray[np.float64]]:
         """Draw documents with some labels each, pi_mk ~ Gamma(alpha p_k, R_mk), and their proportions."""
-        from collapsium.storage.building import simulated
+        from collapsium.storage.corpus import writer
 
         table, generator = global_state.labels, stream.at(purpose="simulate labels").generator()
         probability = min(LABELS_PER_SIMULATED_DOCUMENT / max(len(table), 1), 1.0)
         has = generator.random((documents, len(table))) < probability
-        extras = {"labels": simulated.label_column(has, table.names)}
+        extras = {"labels": writer.label_column(has, table.names)}
         log_pi = drawing.log_gammas(global_state.prior, documents, generator) - has @ global_state.rates.label_log
         pi = special.exp(log_pi - log_pi.max(axis=1, keepdims=True))
         theta = pi / pi.sum(axis=1, keepdims=True)

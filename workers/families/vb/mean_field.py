@@ -22,7 +22,13 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import description
 from collapsium.workers.families.dirichlet import pair_probability, proportions_and_topics
-from collapsium.workers.families.document_entries import document_pairs
+from collapsium.workers.families.document_entries import (
+    document_pairs,
+    normalised,
+    plain_counts,
+    plain_sums,
+    weighed_rows,
+)
 from collapsium.workers.families.family import (
     COMPUTED_STARTS,
     FILE_START,
@@ -32,7 +38,6 @@ from collapsium.workers.families.family import (
     Footprint,
     Summary,
 )
-from collapsium.workers.families.plain_tokens import normalised, plain_counts, plain_sums, weighed_rows
 from collapsium.workers.families.vb.states import (
     Counts,
     DocumentTopics,

@@ -10,11 +10,11 @@ from typing import Annotated, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.workers.arrays.annotations import ascending, indices, non_negative, numbers, offsets
 from collapsium.workers.arrays.state import CheckContext, LocalState, State, block_only
 from collapsium.workers.families.dirichlet import DirichletPriors
-from collapsium.workers.families.plain_tokens import (
+from collapsium.workers.families.document_entries import (
     MIN_POSITIVE,
     LabelBytes,
     WeighedGlobalState,

@@ -25,7 +25,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import Arrays
 from collapsium.workers.families import dirichlet as dirichlet
 from collapsium.workers.families import generative as drawing
-from collapsium.workers.families.document_entries import document_pairs, weighed
+from collapsium.workers.families.document_entries import PlainSums, document_pairs, weighed
 from collapsium.workers.families.family import (
     Footprint,
     IntegratesProportions,
@@ -34,7 +34,6 @@ from collapsium.workers.families.family import (
     one_alpha,
     weighed_footprint,
 )
-from collapsium.workers.families.plain_tokens import PlainSums
 from collapsium.workers.families.vb.mean_field import (
     FOLD_IN_LIMITS,
     MAX_SWEEPS,

@@ -32,7 +32,7 @@ from collapsium.workers.kernels.jit import (
     kernel,
 )
 from collapsium.workers.kernels.random import uniform
-from collapsium.workers.kernels.trees.records import (
+from collapsium.workers.kernels.trees.paths import (
     FREE,
     Assignments,
     CandidatePaths,

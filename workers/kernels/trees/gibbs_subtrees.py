@@ -10,7 +10,7 @@ import numpy as np
 from collapsium.workers.kernels.jit import Array, DocumentPairs, Number, UInt64Vector, borrower, helper, kernel
 from collapsium.workers.kernels.random import uniform
 from collapsium.workers.kernels.trees.gibbs_documents import draw_place, list_nodes, log_rising
-from collapsium.workers.kernels.trees.records import FREE, Assignments, SampledTree, TreePriors
+from collapsium.workers.kernels.trees.paths import FREE, Assignments, SampledTree, TreePriors
 
 
 class Subtree(NamedTuple):

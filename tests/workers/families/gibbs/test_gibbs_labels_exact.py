@@ -8,8 +8,7 @@ import pytest
 from scipy.special import gammaln
 
 from collapsium.pipeline.models.registry import recorded_family
-from collapsium.storage.corpus.label_index import LabelTable
-from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.labels import Labels, LabelTable
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary

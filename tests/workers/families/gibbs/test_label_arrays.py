@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.state import CheckContext
 from collapsium.workers.families.gibbs.labeled_lda import LabelLocal, LabelTopicsGlobalState

@@ -11,13 +11,15 @@ from collapsium.workers.families.ncrp import tree as nested
 from collapsium.workers.families.ncrp.node_moves import Moves
 from collapsium.workers.families.ncrp.tree import FREE, Sticks, Tree
 from collapsium.workers.kernels.jit import DocumentPairs
-from collapsium.workers.kernels.trees.paths import LevelCounts, sweep_levels, sweep_paths
-from collapsium.workers.kernels.trees.records import (
+from collapsium.workers.kernels.trees.paths import (
     DocumentPrior,
     LargestEnds,
+    LevelCounts,
     StoppingRule,
     TreeStatistics,
     TreeTopics,
+    sweep_levels,
+    sweep_paths,
 )
 from tests.conftest import planted_rows
 from tests.strategies import documents_of, trees

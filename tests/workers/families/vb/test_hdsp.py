@@ -10,8 +10,7 @@ from scipy.special import digamma, gammaln
 from collapsium.pipeline import Corpus, fit, ingest, simulate
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.models.registry import make_options
-from collapsium.storage.corpus.label_index import LabelTable, NumberField, numbered
-from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.labels import Labels, LabelTable, NumberField, numbered
 from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import total

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline.models.registry import recorded_family
-from collapsium.storage.corpus.label_index import LabelTable, NumberField
+from collapsium.storage.corpus.labels import LabelTable, NumberField
 from collapsium.storage.errors import DamagedError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.storage.corpus.label_index import LabelTable, NumberField
+from collapsium.storage.corpus.labels import LabelTable, NumberField
 from collapsium.workers.families.vb.label_scaling import (
     InverseGamma,
     LogLinear,

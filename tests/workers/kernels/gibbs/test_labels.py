@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.storage.corpus import list_columns
-from collapsium.storage.corpus.label_index import LabelTable
+from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
@@ -17,8 +17,7 @@ from collapsium.workers.families.gibbs.labeled_lda import (
     LabelTopicsGlobalState,
     TopicSizes,
 )
-from collapsium.workers.families.gibbs.labels import LabelLists
-from collapsium.workers.families.gibbs.states import SampledRows
+from collapsium.workers.families.gibbs.states import LabelLists, SampledRows
 from collapsium.workers.kernels.gibbs.labels import fold_in_labels, label_probability, sweep_authors, sweep_labels
 from collapsium.workers.kernels.gibbs.topics import (
     DocumentAuthors,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collapsium.pipeline.models.registry import make_family, make_options
-from collapsium.storage.corpus.segments import Segments
+from collapsium.storage.corpus.labels import Segments
 from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import gammaln, psi
 from scipy.stats import chisquare
 
-from collapsium.storage.corpus.label_index import LabelTable
-from collapsium.storage.corpus.labels import Labels
+from collapsium.storage.corpus.labels import Labels, LabelTable
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.networks.dirichlet_network import Vectors, plan_of

@@ -9,7 +9,7 @@ from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.trees import gibbs_documents as gibbs_tree
 from collapsium.workers.kernels.trees.gibbs_documents import MAX_TALLIED
 from collapsium.workers.kernels.trees.gibbs_subtrees import move_subtrees
-from collapsium.workers.kernels.trees.records import (
+from collapsium.workers.kernels.trees.paths import (
     FREE,
     Assignments,
     CandidatePaths,

@@ -21,7 +21,7 @@ from collapsium.workers.families.ncrp import gibbs_ncrp as driver
 from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrp
 from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
 from collapsium.workers.families.ncrp.state import levels
-from collapsium.workers.kernels.trees.records import FREE
+from collapsium.workers.kernels.trees.paths import FREE
 from tests.conftest import planted_rows, write_corpus
 from tests.fits import problem_of
 from tests.strategies import documents_of

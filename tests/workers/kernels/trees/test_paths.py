@@ -10,14 +10,16 @@ from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.ncrp.tree import ROOT, Tree
 from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.trees import paths
-from collapsium.workers.kernels.trees.paths import LevelCounts, sweep_levels, sweep_paths
-from collapsium.workers.kernels.trees.records import (
+from collapsium.workers.kernels.trees.paths import (
     DocumentPrior,
     LargestEnds,
+    LevelCounts,
     StoppingRule,
     StoredEnds,
     TreeStatistics,
     TreeTopics,
+    sweep_levels,
+    sweep_paths,
 )
 from tests.conftest import INTERPRETED, rest_long
 from tests.naive import tree as naive

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from collapsium.workers.arrays import ranking
-from collapsium.workers.arrays.ranking import largest
+from collapsium.workers.families import description
+from collapsium.workers.families.description import largest
 
 
 @given(
@@ -19,9 +19,9 @@ from collapsium.workers.arrays.ranking import largest
 def test_largest__are_the_first_of_a_stable_sort(values, count, cells, groups):
     expected = np.argsort(-values, axis=1, kind="stable")[:, :count]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranking, "CELLS", cells)
-        patch.setattr(ranking, "GROUPS", groups)
-        patch.setattr(ranking, "MIN_GROUP", 2)
+        patch.setattr(description, "CELLS", cells)
+        patch.setattr(description, "GROUPS", groups)
+        patch.setattr(description, "MIN_GROUP", 2)
         assert np.array_equal(largest(values, count), expected)
     assert largest(values.T[:, ::-1].T, count).dtype == np.int64
 
