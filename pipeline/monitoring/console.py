@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from collapsium.pipeline.formatting import counted, duration_text, plain, quantity, sample_text
-from collapsium.pipeline.monitoring.events import Event
-from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, member_prefix, saving_text
+from collapsium.pipeline.monitoring.events import Event, RunStatus, loss_text, member_prefix, saving_text
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import json_text
 from collapsium.workers.kernels.compilation_text import progress_text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from collapsium.pipeline import Corpus
-from collapsium.pipeline.analysis.labels.candidates import scored
+from collapsium.pipeline.analysis.label_prediction import scored
 from collapsium.storage.corpus.label_index import LabelTable, label_table
 from collapsium.storage.errors import InputError, OptionError
 from tests.benchmarks.comparison import __main__ as command

@@ -43,9 +43,9 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from collapsium.pipeline.analysis.infer import infer
-from collapsium.pipeline.analysis.labels.candidates import Tally, Value, scored
+from collapsium.pipeline.analysis.label_prediction import Tally, Value, scored
 from collapsium.pipeline.engine.fit import fit, resume
-from collapsium.pipeline.workflows.compare.options import RANDOM
+from collapsium.pipeline.workflows.compare_options import RANDOM
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.label_index import LabelTable, label_table, numbered
 from collapsium.storage.corpus.labels import Labels
