@@ -81,12 +81,8 @@ def compare(
     finally:
         if line is not None:
             line.close(failed=comparison is None)
-    _print(comparison, as_json=output.as_json)
-
-
-def _print(comparison: pipeline.Comparison, *, as_json: bool) -> None:
-    if as_json:
+    if output.as_json:
         print_json({"out": comparison.folder, "cells": list(comparison.rows)})
-        return
-    plots = counted(len(comparison.plots), "plot")
-    print(f"{comparison.tables}\n\n{comparison.folder}: {plots}; table.md defines each column")
+    else:
+        plots = counted(len(comparison.plots), "plot")
+        print(f"{comparison.tables}\n\n{comparison.folder}: {plots}; table.md defines each column")

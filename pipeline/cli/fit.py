@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -114,25 +114,19 @@ def fit(
                 pipeline.resume(folder, corpus=corpus, sinks=sinks, **named)
     except BaseException:
         view.close()
-        _print_how_to_resume(folder, events, view.notice)
+        if any(event["event"] == "end" for event in events) and Run(folder).exists():
+            last = events[-1]
+            if "members" in last:
+                state = f"{last['ended']} of {last['members']} members have ended, the others are saved as checkpoints"
+            elif last["iteration"]:
+                state = f"iteration {last['iteration']} is saved"
+            else:
+                state = "it stopped before the first checkpoint"
+            view.notice(f"{folder}: {state}; continue with `collapsium fit --resume {shlex.quote(folder)}`")
         raise
     finally:
         view.close()
     _print_outcome(folder, events, as_json=output.as_json)
-
-
-def _print_how_to_resume(folder: str, events: Sequence[Event], notice: Callable[[str], None]) -> None:
-    """Print the command that continues the run, if there is a run to continue."""
-    if not any(event["event"] == "end" for event in events) or not Run(folder).exists():
-        return
-    last = events[-1]
-    if "members" in last:
-        state = f"{last['ended']} of {last['members']} members have ended, the others are saved as checkpoints"
-    elif last["iteration"]:
-        state = f"iteration {last['iteration']} is saved"
-    else:
-        state = "it stopped before the first checkpoint"
-    notice(f"{folder}: {state}; continue with `collapsium fit --resume {shlex.quote(folder)}`")
 
 
 def _print_outcome(folder: str, events: Sequence[Event], *, as_json: bool) -> None:

@@ -435,26 +435,7 @@ class TextReader:
 
     def read(self, table: pa.Table, reading: Mapping[str, Any]) -> TextsRead:
         """Return the texts of a table as documents; `reading` has the options of `ingest` that the user names."""
-        prepared = self._with_options(dict(reading))
-        history, stops = prepared.history, prepared.stops
-        parts, unknown, records = list[Documents](), list[Ints](), list[ChunkRecord]()
-        for batch in batches_of_table(table, NAME, history.options):
-            records.append(ChunkRecord(NAME, batch.ids, batch.origins))
-            tokens = tokens_of_texts(batch.texts, history.options, stops, prepared.phrases)
-            chunk = counted_of(stream_of(tokens, batch.ids, batch.extras, batch.segments))
-            numbers = self._numbers(chunk.words.to_pylist(), prepared)
-            documents = documents_of(chunk, numbers)
-            before = running(np.where(numbers[chunk.numbers] == UNKNOWN, chunk.counts, 0))
-            parts.append(exploded(documents) if history.exploded else documents)
-            unknown.append(np.diff(before[chunk.bounds if history.exploded else chunk.offsets]))
-        require_distinct_ids(records, [()] * len(records))
-        joined, missed = Documents.join(parts or [NONE]), np.concatenate([np.zeros(0, dtype=np.int64), *unknown])
-        lost = int(missed.sum())
-        count = UnknownWords(lost, lost + int(joined.counts.sum(dtype=np.int64)))
-        return TextsRead(joined, missed, notice_of(self._recorded, history), warning_of(self._recorded, count))
-
-    def _with_options(self, reading: dict[str, Any]) -> _Prepared:
-        """Return what texts with these options share, and keep it for the next ones."""
+        reading = dict(reading)
         prepared = self._prepared
         if prepared is None or prepared.reading != reading:
             new = new_sources(NAME, reading)
@@ -475,7 +456,22 @@ class TextReader:
                 prepared = _Prepared(reading, history, stops, words, phrases)
             # Vocabulary, stop words and phrases are the record's, whatever fields a table has.
             prepared = self._prepared = replace(prepared, reading=reading, history=history)
-        return prepared
+        history, stops = prepared.history, prepared.stops
+        parts, unknown, records = list[Documents](), list[Ints](), list[ChunkRecord]()
+        for batch in batches_of_table(table, NAME, history.options):
+            records.append(ChunkRecord(NAME, batch.ids, batch.origins))
+            tokens = tokens_of_texts(batch.texts, history.options, stops, prepared.phrases)
+            chunk = counted_of(stream_of(tokens, batch.ids, batch.extras, batch.segments))
+            numbers = self._numbers(chunk.words.to_pylist(), prepared)
+            documents = documents_of(chunk, numbers)
+            before = running(np.where(numbers[chunk.numbers] == UNKNOWN, chunk.counts, 0))
+            parts.append(exploded(documents) if history.exploded else documents)
+            unknown.append(np.diff(before[chunk.bounds if history.exploded else chunk.offsets]))
+        require_distinct_ids(records, [()] * len(records))
+        joined, missed = Documents.join(parts or [NONE]), np.concatenate([np.zeros(0, dtype=np.int64), *unknown])
+        lost = int(missed.sum())
+        count = UnknownWords(lost, lost + int(joined.counts.sum(dtype=np.int64)))
+        return TextsRead(joined, missed, notice_of(self._recorded, history), warning_of(self._recorded, count))
 
     def _numbers(self, words: list[str], prepared: _Prepared) -> npt.NDArray[np.int32]:
         """Return the number of each word, or a negative code for words without a number."""

@@ -748,7 +748,22 @@ def compare(
             parse_size(memory.memory)
         folder = Folder(place.path)
         heldout = None if options.heldout is None else Corpus(options.heldout).manifest.digest
-        is_new = _begin(folder, {**options.record(), "corpus": source.manifest.digest, "heldout": heldout})
+        record = {**options.record(), "corpus": source.manifest.digest, "heldout": heldout}
+        is_new = not folder.exists(RECORD)
+        if is_new:
+            if folder.exists() and folder.names():
+                raise OccupiedError(f"{folder.url}: exists, and is not a comparison; name a new folder")
+            folder.make()
+            folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record}))
+        before = record_of(folder)
+        for name, value in {**FORMER, **record}.items():
+            recorded = before.get(name)
+            if (ABSENT.get(name) if recorded is None else recorded) != value:
+                flag = FLAGS.get(name, flag_of(former_names(CompareOptions).get(name, name)))
+                raise OptionError(
+                    f"{flag}: the comparison in {folder.url} was begun with {shown(recorded)}, found "
+                    f"{shown(value)}; name a new folder, or use the same value"
+                )
         with RunLock(folder / "lock") as lock:
             fenced = folder.fenced(lock)
             try:
@@ -758,26 +773,6 @@ def compare(
                 if is_new and not cells_done(fenced) and not any(True for _ in runs_there(fenced)):
                     fenced.remove()
                 raise
-
-
-def _begin(folder: Folder, record: Mapping[str, Any]) -> bool:
-    """Write the record, or require the record of the comparison to continue; return whether it is new."""
-    is_new = not folder.exists(RECORD)
-    if is_new:
-        if folder.exists() and folder.names():
-            raise OccupiedError(f"{folder.url}: exists, and is not a comparison; name a new folder")
-        folder.make()
-        folder.create(RECORD, dump({"format": KIND, "version": VERSION, **record}))
-    before = record_of(folder)
-    for name, value in {**FORMER, **record}.items():
-        recorded = before.get(name)
-        if (ABSENT.get(name) if recorded is None else recorded) != value:
-            flag = FLAGS.get(name, flag_of(former_names(CompareOptions).get(name, name)))
-            raise OptionError(
-                f"{flag}: the comparison in {folder.url} was begun with {shown(before.get(name))}, found "
-                f"{shown(value)}; name a new folder, or use the same value"
-            )
-    return is_new
 
 
 def _compare(cells: Sequence[Cell], grid: Grid) -> Comparison:

@@ -275,7 +275,7 @@ def test_quantities__have_three_digits(number, text):
 
 def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
     clock, sent = [10.0], []
-    monkeypatch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("collapsium.pipeline.monitoring.events.time.monotonic", lambda: clock[0])
     feed = Feed(sent.append, "run", lambda: [iteration(1), {"event": "start"}])
     feed(start())
     assert [message["event"]["event"] for message in sent] == ["start", "iteration"]  # earlier messages come after
