@@ -4,9 +4,9 @@
 # fmt: off
 
 import collapsium.pipeline.analysis.evaluate
+import collapsium.pipeline.analysis.expected_topics
 import collapsium.pipeline.analysis.group_words
 import collapsium.pipeline.analysis.infer
-import collapsium.pipeline.analysis.labels.expected_topics
 import collapsium.pipeline.analysis.metrics.measurement
 import collapsium.pipeline.analysis.metrics.topic_words
 import collapsium.pipeline.analysis.regression
@@ -22,7 +22,7 @@ import collapsium.pipeline.reporting.export
 import collapsium.pipeline.reporting.page.report
 import collapsium.pipeline.reporting.predict
 import collapsium.pipeline.workflows.batch.job
-import collapsium.pipeline.workflows.compare.compare
+import collapsium.pipeline.workflows.compare
 import collapsium.storage.corpus.corpus
 import collapsium.storage.corpus.manifest
 import collapsium.storage.runs.published
@@ -36,7 +36,7 @@ from typing import overload
 
 from collapsium.pipeline.analysis.metrics.topic_words import Coherence as Coherence
 
-from collapsium.pipeline.workflows.compare.compare import Comparison as Comparison
+from collapsium.pipeline.workflows.compare import Comparison as Comparison
 
 from collapsium.storage.corpus.corpus import Corpus as Corpus
 
@@ -46,7 +46,7 @@ from collapsium.pipeline.analysis.regression import Effects as Effects
 
 from collapsium.pipeline.analysis.evaluate import Evaluation as Evaluation
 
-from collapsium.pipeline.analysis.labels.expected_topics import ExpectedTopic as ExpectedTopic
+from collapsium.pipeline.analysis.expected_topics import ExpectedTopic as ExpectedTopic
 
 from collapsium.pipeline.reporting.export import Exported as Exported
 
@@ -54,7 +54,7 @@ from collapsium.pipeline.analysis.verify import Findings as Findings
 
 from collapsium.pipeline.analysis.group_words import GroupWords as GroupWords
 
-from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics as LabelTopics
+from collapsium.pipeline.analysis.expected_topics import LabelTopics as LabelTopics
 
 from collapsium.pipeline.analysis.metrics.measurement import Measurement as Measurement
 
@@ -87,7 +87,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = ..., sinks: collections
 def coherence(run: str | os.PathLike[str], documents: typing.Any, *, words: int = ..., format: str | None = ..., encoding: str | None = ..., separator: str | None = ..., id: str | None = ..., text: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., tokenizer: str | None = ..., headings: str | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., verbose: bool | None = ...) -> collapsium.pipeline.analysis.metrics.topic_words.Coherence:
     """Measure the coherence and diversity of a model's topics."""
 
-def compare(corpus: typing.Any, out: str | os.PathLike[str] | None = ..., *, sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ..., iterations: int | None = ..., tolerance: float | typing.Literal['auto'] = ..., stop_on: typing.Literal['counts', 'objective', 'score'] = ..., score_every: int | None = ..., local_sweeps: int | typing.Literal['auto'] = ..., schedule: typing.Literal['batch', 'stochastic'] = ..., grow: typing.Literal['auto', 'always', 'never'] = ..., passes: int = ..., batch_shards: int = ..., samples: int = ..., sample_every: int = ..., preset: typing.Literal['defaults', 'clusters', 'short-texts'] | None = ..., seed: int = ..., init: str | os.PathLike[str] | None = ..., init_strength: float = ..., over: typing.Literal['families', 'topics'] | None = ..., sample_documents: int | None = ..., families: collections.abc.Sequence[str] = ..., topics: collections.abc.Sequence[int] = ..., init_topics: collections.abc.Sequence[int] = ..., restarts: int = ..., settings: collections.abc.Mapping[str, collections.abc.Mapping[str, typing.Any]] = ..., vary: collections.abc.Mapping[str, collections.abc.Mapping[str, list[typing.Any]]] = ..., heldout: str | None = ..., fraction: float | None = ..., metrics: collections.abc.Sequence[str] = ..., coherence: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]] | None = ..., label_field: str | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., memory: str | int | None = ..., scratch: str | os.PathLike[str] | None = ..., overwrite: bool = ..., verbose: bool | None = ..., **options: typing.Any) -> collapsium.pipeline.workflows.compare.compare.Comparison:
+def compare(corpus: typing.Any, out: str | os.PathLike[str] | None = ..., *, sinks: collections.abc.Sequence[collections.abc.Callable[[dict[str, typing.Any]], None]] = ..., iterations: int | None = ..., tolerance: float | typing.Literal['auto'] = ..., stop_on: typing.Literal['counts', 'objective', 'score'] = ..., score_every: int | None = ..., local_sweeps: int | typing.Literal['auto'] = ..., schedule: typing.Literal['batch', 'stochastic'] = ..., grow: typing.Literal['auto', 'always', 'never'] = ..., passes: int = ..., batch_shards: int = ..., samples: int = ..., sample_every: int = ..., preset: typing.Literal['defaults', 'clusters', 'short-texts'] | None = ..., seed: int = ..., init: str | os.PathLike[str] | None = ..., init_strength: float = ..., over: typing.Literal['families', 'topics'] | None = ..., sample_documents: int | None = ..., families: collections.abc.Sequence[str] = ..., topics: collections.abc.Sequence[int] = ..., init_topics: collections.abc.Sequence[int] = ..., restarts: int = ..., settings: collections.abc.Mapping[str, collections.abc.Mapping[str, typing.Any]] = ..., vary: collections.abc.Mapping[str, collections.abc.Mapping[str, list[typing.Any]]] = ..., heldout: str | None = ..., fraction: float | None = ..., metrics: collections.abc.Sequence[str] = ..., coherence: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]] | None = ..., label_field: str | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., memory: str | int | None = ..., scratch: str | os.PathLike[str] | None = ..., overwrite: bool = ..., verbose: bool | None = ..., **options: typing.Any) -> collapsium.pipeline.workflows.compare.Comparison:
     """Compare numbers of topics, or families over numbers of topics and restarts, by held-out tokens."""
 
 @overload
@@ -175,7 +175,7 @@ def evaluate(run: str | os.PathLike[str], *, notice: collections.abc.Callable[[s
 def examples(run: str | os.PathLike[str], topic: int | None = ..., n: int = ..., *, progress: collections.abc.Callable[[int], None] = ..., texts: typing.Any = ..., verbose: bool | None = ...) -> pandas.DataFrame:
     """Return the training documents with the largest proportions of a topic, or of each topic."""
 
-def expected_topics(run: str | os.PathLike[str], given: collections.abc.Sequence[str], words: int = ...) -> list[collapsium.pipeline.analysis.labels.expected_topics.ExpectedTopic]:
+def expected_topics(run: str | os.PathLike[str], given: collections.abc.Sequence[str], words: int = ...) -> list[collapsium.pipeline.analysis.expected_topics.ExpectedTopic]:
     """List the topics expected of a document with some labels, the largest proportion first."""
 
 @overload
@@ -271,7 +271,7 @@ def ingest(sources: typing.Any, corpus: str | os.PathLike[str], *, progress: col
 def ingest(sources: typing.Any, corpus: None = ..., *, progress: collections.abc.Callable[[int], None] = ..., overwrite: bool = ..., like: str | os.PathLike[str] | None = ..., format: typing.Literal['anndata', 'csv', 'jsonl', 'ldac', 'mallet', 'mtx', 'npz', 'parquet', 'svmlight', 'text', 'uci', 'vectors'] | None = ..., encoding: str | None = ..., separator: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., min_documents: int = ..., max_document_share: float = ..., shard_tokens: int | None = ..., max_decompressed: int | None = ..., max_words: int | None = ..., index_base: typing.Literal[0, 1] | None = ..., layer: str | None = ..., transpose: typing.Literal['yes', 'no'] | None = ..., binarise: bool = ..., id: str | None = ..., text: str | None = ..., title: str | None = ..., date: str | None = ..., date_order: typing.Literal['day', 'month'] | None = ..., labels: str | collections.abc.Sequence[str] = ..., covariates: str | collections.abc.Sequence[str] = ..., label_files: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]] = ..., label_names: str | os.PathLike[str] | collections.abc.Sequence[str | os.PathLike[str]] = ..., label_separator: str | None = ..., stop_words: str | collections.abc.Sequence[str] | None = ..., min_characters: int | None = ..., normalise: str | None = ..., tokenizer: str | None = ..., segments: str | None = ..., phrases: typing.Literal['npmi', 'count'] | None = ..., phrase_count: int | None = ..., phrase_threshold: float | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., unknown_share: bool = ..., values: str | None = ..., header: typing.Literal['yes', 'no'] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., verbose: bool | None = ...) -> collapsium.storage.corpus.corpus.Corpus:
     """Read files of texts, word counts or vectors, and write a corpus."""
 
-def label_topics(run: str | os.PathLike[str], words: int = ...) -> collapsium.pipeline.analysis.labels.expected_topics.LabelTopics:
+def label_topics(run: str | os.PathLike[str], words: int = ...) -> collapsium.pipeline.analysis.expected_topics.LabelTopics:
     """Return the weights of all labels on all topics."""
 
 def measure(run: str | os.PathLike[str], *, heldout: str | os.PathLike[str] | None = ..., unseen: typing.Any | None = ..., seed: int = ..., notice: collections.abc.Callable[[str], None] | None = ..., progress: collections.abc.Callable[[int], None] = ..., metrics: str | collections.abc.Sequence[str] = ..., label_field: str | None = ..., top_words: int | None = ..., sample_documents: int = ..., coherence: typing.Any = ..., format: str | None = ..., encoding: str | None = ..., separator: str | None = ..., id: str | None = ..., text: str | None = ..., vocabulary: str | collections.abc.Sequence[str] | None = ..., tokenizer: str | None = ..., headings: str | None = ..., bad_bytes: typing.Literal['error', 'replace'] | None = ..., scheduler: str | os.PathLike[str] | typing.Any = ..., workers: int | None = ..., tls: collapsium.pipeline.executors.base.TLS | None = ..., verbose: bool | None = ...) -> dict[str, collapsium.pipeline.analysis.metrics.measurement.Measurement]:

@@ -41,13 +41,11 @@ from collapsium.pipeline.corpora.texts_in_memory import (
 from collapsium.pipeline.executors.base import Executor, Future, SerialExecutor
 from collapsium.pipeline.executors.open import dask_collections, open_executor, require_readable
 from collapsium.pipeline.models import model as models
-from collapsium.pipeline.models.rank_options import Measure
+from collapsium.pipeline.models.model import require_training_corpus
 from collapsium.pipeline.models.registry import load_family, require_corpus
-from collapsium.pipeline.models.topic_matching import matched
-from collapsium.pipeline.models.topics import topics
-from collapsium.pipeline.models.training_corpus import require_training_corpus
+from collapsium.pipeline.models.topics import matched, topics
 from collapsium.pipeline.monitoring.progress import shown
-from collapsium.pipeline.options import python_number, python_value
+from collapsium.pipeline.options import Measure, python_number, python_value
 from collapsium.pipeline.outputs import overwrites
 from collapsium.storage import html
 from collapsium.storage.corpus.corpus import Corpus, ShardReference

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, Union,
 
 import annotated_types
 import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationInfo
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
@@ -352,16 +352,9 @@ def paths_of(value: object) -> tuple[str, ...]:
     return tuple(path if is_annotated(path) else os.fspath(path) for path in items)
 
 
-def _path(value: object) -> object:
+def path_text(value: object) -> object:
+    """Return a path as text; any other value is left to the type's validation."""
     return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _names(value: object, info: ValidationInfo) -> tuple[str, ...]:
-    return names_of(value, info.field_name or "names")
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -370,12 +363,18 @@ class Commas:
 
 
 Path = str | os.PathLike[str]
-Location = Annotated[str, BeforeValidator(_path), Accepts(Path)]  # A path or URL
+Location = Annotated[str, BeforeValidator(path_text), Accepts(Path)]  # A path or URL
 # Paths, or a single path; the flag may be repeated
 Locations = Annotated[tuple[str, ...], BeforeValidator(paths_of), Accepts(Path | Sequence[Path])]
 # Names, or a string with commas; the flag may be repeated
-Names = Annotated[tuple[str, ...], BeforeValidator(_names), Commas(), Accepts(str | Sequence[str])]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]  # Texts, unchanged; the flag may be repeated
+Names = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value, info: names_of(value, info.field_name or "names")),
+    Commas(),
+    Accepts(str | Sequence[str]),
+]
+# Texts, unchanged; the flag may be repeated
+Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
@@ -391,3 +390,29 @@ def parse_setting(text: str) -> tuple[str, Any]:
     except ValueError:
         parsed = value
     return name.strip().replace("-", "_"), parsed
+
+
+Measure = Literal["probability", "frex", "lift", "relevance"]  # A measure that orders a topic's words
+
+
+class RankOptions(Options):
+    """Measure that orders a topic's words."""
+
+    rank_by: Measure = Field(
+        "probability",
+        description="order a topic's words by probability; by frex, which prefers words that are both frequent in the "
+        "topic and exclusive to it; by lift, the probability divided by the word's share of the corpus; or by "
+        "relevance, between probability and lift",
+    )
+    rank_weight: Annotated[float | None, Value("X", expected="a weight from 0 to 1")] = Field(
+        None,
+        ge=0,
+        le=1,
+        description="weight of exclusivity in frex (default: 0.5), or of probability in relevance (default: 0.6)",
+    )
+
+    @model_validator(mode="after")
+    def _only_weighted_measures(self) -> RankOptions:
+        if self.rank_weight is not None and self.rank_by not in ("frex", "relevance"):
+            raise OptionError(f"applies to `rank_by` frex and relevance, found {self.rank_by}", "rank_weight")
+        return self

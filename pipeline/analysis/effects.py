@@ -21,9 +21,8 @@ from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import require_pandas
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.model import Model, training_corpus_of
 from collapsium.pipeline.models.topics import topics
-from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference

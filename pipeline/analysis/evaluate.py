@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from collapsium.pipeline.analysis.labels.candidates import (
+from collapsium.pipeline.analysis.label_prediction import (
     Classification,
     LabelScore,
     candidates_of,
@@ -35,9 +35,8 @@ from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import load_blocks
-from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.model import Model, training_corpus
 from collapsium.pipeline.models.registry import require_corpus
-from collapsium.pipeline.models.training_corpus import training_corpus
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference

@@ -167,19 +167,15 @@ def infer(
                 rows += table.num_rows
                 progress(rows)
         if out is None:
-            return _as_frame(read_table(file, documents))
+            table = read_table(file, documents)
+            if not hasattr(table, "rename_axis"):
+                return table
+            names = {name: int(name.removeprefix(TOPIC)) for name in table if str(name).startswith(TOPIC)}
+            frame = table.rename(columns=names)
+            return frame.rename_axis(columns="topic") if len(names) == frame.shape[1] else frame
     if model.members:
         return Inference(rows, new.unknown, len(model.members))
     return Inference(rows, new.unknown, member=reference_of(run) if options.member is None else None)
-
-
-def _as_frame(table: Frame) -> Frame:
-    """Return dense proportions of pandas with permanent ids as the names of their columns; other frames unchanged."""
-    if not hasattr(table, "rename_axis"):
-        return table
-    names = {name: int(name.removeprefix(TOPIC)) for name in table if str(name).startswith(TOPIC)}
-    frame = table.rename(columns=names)
-    return frame.rename_axis(columns="topic") if len(names) == frame.shape[1] else frame
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from collapsium.pipeline.analysis.options import NamerOptions
 from collapsium.pipeline.analysis.snippets import example_snippets, source_files
 from collapsium.pipeline.analysis.topic_shares import SummarySource, documents_summary
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.monitoring.events import load_function
-from collapsium.pipeline.options import keywords
+from collapsium.pipeline.options import RankOptions, keywords
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder, remove_parts
 from collapsium.storage.io.run_lock import RunLock

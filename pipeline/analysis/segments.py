@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.topic_matching import matched
-from collapsium.pipeline.models.training_corpus import training_corpus_of
+from collapsium.pipeline.models.model import Model, training_corpus_of
+from collapsium.pipeline.models.topics import matched
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.labels import SEGMENT_COLUMN

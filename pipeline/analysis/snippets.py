@@ -22,9 +22,8 @@ from collapsium.pipeline.engine.summary import EXAMPLES, summary_of
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.fitted_model import table_of_texts
 from collapsium.pipeline.formatting import plain
-from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.model import Model, require_training_corpus
 from collapsium.pipeline.models.topics import topics
-from collapsium.pipeline.models.training_corpus import require_training_corpus
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.storage.building.ingest_record import History

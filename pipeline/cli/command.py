@@ -1,7 +1,8 @@
 """Names and modules of commands, their arguments, the options that they share, names in messages, and their output.
 
-A command is the function `execute` of its module, whose docstring is its help. A positional argument is described by a
-`Parameter` of cyclopts; a keyword argument is a model of options, whose fields are flags.
+A command is the function of its name, whose docstring is its help; the constant `NAME_EPILOG` of its module is the
+end of the help. A positional argument is described by a `Parameter` of cyclopts; a keyword argument is a model of
+options, whose fields are flags.
 """
 
 from __future__ import annotations
@@ -32,33 +33,33 @@ if TYPE_CHECKING:
 _MENTION = re.compile(r"`([a-z][a-z0-9_]*)`")
 # The module of each command, and its summary in the list of commands
 COMMANDS = {
-    "ingest": ("corpora.ingest", "make a corpus from files of texts, word counts or vectors"),
-    "append": ("corpora.append", "add documents or vectors to a corpus"),
-    "split": ("corpora.split", "split tokens, documents or labels into a training and a held-out corpus"),
-    "explode": ("corpora.explode", "make a corpus whose documents are the segments of another"),
-    "estimate": ("runs.estimate", "estimate the memory, disk space and network traffic of a fit"),
-    "fit": ("runs.fit", "fit a model family to a corpus"),
-    "watch": ("runs.watch", "follow the progress of a run, from any machine"),
-    "compare": ("runs.compare", "compare families over numbers of topics and seeds, as a table and plots"),
-    "topics": ("models.topics", "print the topics of a model, or draw their tree"),
-    "edit": ("models.edit", "merge and rename topics, as a new model"),
-    "report": ("models.report", "write an HTML report of a run: topics, examples, labels, course of the fit"),
-    "plot": ("models.plot", "draw the course of a fit, topic sizes and a topic map, as PNG or SVG"),
-    "evaluate": ("models.evaluate", "score a model on held-out data, or compute the coherence of its topics"),
-    "infer": ("models.infer", "write the topic proportions of documents, seen or unseen"),
-    "serve": ("models.serve", "score texts over HTTP, with a run or the published version of a job"),
-    "predict": ("models.predict", "predict a label or rating of documents from their words"),
-    "effects": ("models.effects", "estimate how topics differ by labels, numbers and dates, with intervals"),
-    "export": ("models.export", "export a model to pyLDAvis, or as tables (CSV)"),
-    "simulate": ("corpora.simulate", "draw a corpus from the generative model of a family"),
-    "info": ("models.info", "print what a corpus, run, comparison or model holds"),
-    "verify": ("models.verify", "check a corpus, run, comparison or model for damage"),
-    "batch": ("runs.batch", "run a job: ingest or append, fit, evaluate, infer and publish"),
-    "versions": ("runs.versions", "list the published versions of a batch job"),
-    "rollback": ("runs.rollback", "make an older version of a batch job the current one"),
-    "sample-texts": ("corpora.sample_texts", "write sample texts: presidents' addresses, in paragraphs"),
-    "demo": ("runs.demo", "try it on presidents' addresses: ingest, fit, topics over time, report"),
-    "compile": ("runs.compile", "compile all numerical code now, for an image or before a cluster starts"),
+    "ingest": ("ingest", "make a corpus from files of texts, word counts or vectors"),
+    "append": ("append", "add documents or vectors to a corpus"),
+    "split": ("split", "split tokens, documents or labels into a training and a held-out corpus"),
+    "explode": ("split", "make a corpus whose documents are the segments of another"),
+    "estimate": ("fit", "estimate the memory, disk space and network traffic of a fit"),
+    "fit": ("fit", "fit a model family to a corpus"),
+    "watch": ("watch", "follow the progress of a run, from any machine"),
+    "compare": ("compare", "compare families over numbers of topics and seeds, as a table and plots"),
+    "topics": ("topics", "print the topics of a model, or draw their tree"),
+    "edit": ("edit", "merge and rename topics, as a new model"),
+    "report": ("report", "write an HTML report of a run: topics, examples, labels, course of the fit"),
+    "plot": ("report", "draw the course of a fit, topic sizes and a topic map, as PNG or SVG"),
+    "evaluate": ("evaluate", "score a model on held-out data, or compute the coherence of its topics"),
+    "infer": ("predict", "write the topic proportions of documents, seen or unseen"),
+    "serve": ("serve", "score texts over HTTP, with a run or the published version of a job"),
+    "predict": ("predict", "predict a label or rating of documents from their words"),
+    "effects": ("effects", "estimate how topics differ by labels, numbers and dates, with intervals"),
+    "export": ("report", "export a model to pyLDAvis, or as tables (CSV)"),
+    "simulate": ("simulate", "draw a corpus from the generative model of a family"),
+    "info": ("info", "print what a corpus, run, comparison or model holds"),
+    "verify": ("info", "check a corpus, run, comparison or model for damage"),
+    "batch": ("batch", "run a job: ingest or append, fit, evaluate, infer and publish"),
+    "versions": ("batch", "list the published versions of a batch job"),
+    "rollback": ("batch", "make an older version of a batch job the current one"),
+    "sample-texts": ("demo", "write sample texts: presidents' addresses, in paragraphs"),
+    "demo": ("demo", "try it on presidents' addresses: ingest, fit, topics over time, report"),
+    "compile": ("compile", "compile all numerical code now, for an image or before a cluster starts"),
 }
 
 # Commands whose name is also an option, which is what messages of the library mean

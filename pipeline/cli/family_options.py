@@ -49,7 +49,9 @@ class ConfigOptions(Options):
 class TopicCountOptions(Options):
     """The number of topics, which is an option of most families."""
 
-    topics: int | None = Field(None, description="number of topics; for families that infer it, such as hdp, the largest number")
+    topics: int | None = Field(
+        None, description="number of topics; for families that infer it, such as hdp, the largest number"
+    )
 
 
 def options_of(words: Sequence[str]) -> tuple[str, type[BaseModel]]:

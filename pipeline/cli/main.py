@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
 from typing import Annotated, Any, Literal, NoReturn, cast, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Group, Parameter
@@ -93,9 +92,10 @@ exit codes:
 `collapsium fit --family hdp --help` lists the options of a family."""
 
 
-def load_command(name: str) -> ModuleType:
-    """Import the module of a command."""
-    return import_module(f"{_HERE}.{COMMANDS[name][0]}")
+def load_command(name: str) -> tuple[Callable[..., Any], str]:
+    """Import a command; return its function and the end of its help."""
+    module, function = import_module(f"{_HERE}.{COMMANDS[name][0]}"), name.replace("-", "_")
+    return getattr(module, function), getattr(module, f"{function.upper()}_EPILOG", "").rstrip("\n")
 
 
 class RootOptions(Options):
@@ -136,13 +136,13 @@ def parse(words: Sequence[str]) -> tuple[Line, bool]:
 
 def read_command(name: str, words: Sequence[str]) -> Line:
     """Return a parsed command line, without the program's options."""
-    module = load_command(name)
+    run, epilog = load_command(name)
     has_family = any(
-        parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(module.execute).parameters.values()
+        parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(run).parameters.values()
     )
     families = import_module(f"{_HERE}.family_options") if has_family else None
     heading, family = ("", None) if families is None else families.options_of(words)
-    former = former_names(*models_of(module.execute).values(), *([] if family is None else [family]))
+    former = former_names(*models_of(run).values(), *([] if family is None else [family]))
     names = [word.partition("=")[0].removeprefix("--").replace("-", "_") * word.startswith("--") for word in words]
     present_names(dict.fromkeys(names), former, warn_renamed)
     words = [
@@ -151,16 +151,16 @@ def read_command(name: str, words: Sequence[str]) -> Line:
     ]
     app = App(
         name=f"collapsium {name}",
-        usage=f"collapsium {name} {usage_of(module.execute)}",
+        usage=f"collapsium {name} {usage_of(run)}",
         version_flags=(),
-        **_settings(module.__doc__ or ""),
+        **_settings(inspect.getdoc(run) or ""),
     )
-    app.default(_parser(module.execute, heading, family))
+    app.default(_parser(run, heading, family))
     try:
-        return replace(_read(app, words, epilog_of(module)), command=name)
+        return replace(_read(app, words, epilog), command=name)
     except UnknownOptionError as error:
         flag = (error.token.keyword or error.token.value or "").partition("=")[0]
-        for model in models_of(module.execute).values():
+        for model in models_of(run).values():
             for option, text in model.gone.items():
                 if flag == flag_of(option):
                     raise UsageError(f"{flag}: is no longer an option: {in_flags(text)}", name) from None
@@ -168,11 +168,6 @@ def read_command(name: str, words: Sequence[str]) -> Line:
         raise UsageError(". ".join(filter(None, (_one_line(error), hint))).replace("?.", "?"), name) from None
     except CycloptsError as error:
         raise UsageError(_one_line(error, app.usage), name) from None
-
-
-def epilog_of(module: ModuleType) -> str:
-    """Return the end of a command's help."""
-    return str(module.epilog() if hasattr(module, "epilog") else getattr(module, "EPILOG", "")).rstrip("\n")
 
 
 def arguments_of(run: Callable[..., object]) -> dict[str, str]:
@@ -215,7 +210,7 @@ def _root() -> App:
         **_settings(DESCRIPTION),
     )
     for position, (name, (module, text)) in enumerate(COMMANDS.items()):
-        app.command(f"{_HERE}.{module}:execute", name=name, help=text, sort_key=position)
+        app.command(f"{_HERE}.{module}:{name.replace('-', '_')}", name=name, help=text, sort_key=position)
     for flag in app.version_flags:
         app[flag].group, app[flag].help = (OPTIONS,), "show the version and exit"
 

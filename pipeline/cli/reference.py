@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 
 from pydantic.fields import FieldInfo
 
 from collapsium.pipeline.cli.command import COMMANDS
-from collapsium.pipeline.cli.main import arguments_of, epilog_of, load_command, models_of, usage_of
+from collapsium.pipeline.cli.main import arguments_of, load_command, models_of, usage_of
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.options import choices_of, heading_of, kinds_of, limits_of, spelled_flag, value_of
 
@@ -46,16 +47,14 @@ def commands() -> list[CommandEntry]:
     """Return all commands with their arguments and options."""
     entries = []
     for name, (_, summary) in COMMANDS.items():
-        module = load_command(name)
-        run, description = module.execute, (module.__doc__ or "").strip()
+        run, epilog = load_command(name)
+        description = inspect.getdoc(run) or ""
         options = tuple(
             _option(option, field, heading_of(model, option))
             for model in models_of(run).values()
             for option, field in model.model_fields.items()
         )
-        entries.append(
-            CommandEntry(name, summary, description, usage_of(run), arguments_of(run), options, epilog_of(module))
-        )
+        entries.append(CommandEntry(name, summary, description, usage_of(run), arguments_of(run), options, epilog))
     return entries
 
 

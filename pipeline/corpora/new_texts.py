@@ -1,10 +1,15 @@
-"""Read new texts for a model as its training documents were read: as a corpus, in memory, or token by token."""
+"""Open documents of users: corpora, files of any format and texts in memory.
+
+Documents to fit a model to become a corpus; new texts for a model are read as its training documents were read, as a
+corpus, in memory, or token by token.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -16,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.corpora.ingest import NewSources, chosen_words, ingest_like, reading_options
-from collapsium.pipeline.corpora.options import TextsInMemory
+from collapsium.pipeline.corpora.ingest import NewSources, chosen_words, ingest, ingest_like, reading_options
+from collapsium.pipeline.corpora.options import IngestOptions, TextsInMemory
 from collapsium.pipeline.corpora.recorded_reading import RecordedReading, history_like, recorded_reading
 from collapsium.pipeline.corpora.text_ingest import (
     Sources,
@@ -25,12 +30,16 @@ from collapsium.pipeline.corpora.text_ingest import (
     find_sources,
     leave_phrases,
     require_distinct_ids,
+    unspaced_notice,
 )
 from collapsium.pipeline.corpora.texts_in_memory import (
+    ID,
     NAME,
+    OPTIONS,
     column_names,
     fields_of,
     in_memory,
+    is_lazy,
     named_texts,
     paths_or_texts,
     table_of,
@@ -38,7 +47,9 @@ from collapsium.pipeline.corpora.texts_in_memory import (
 )
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling, is_elsewhere
-from collapsium.pipeline.options import paths_of
+from collapsium.pipeline.monitoring.progress import counter_here
+from collapsium.pipeline.options import names_of, paths_of
+from collapsium.pipeline.outputs import TEMPORARY
 from collapsium.storage.building.ingest_record import History, Report, read_history
 from collapsium.storage.building.split import exploded
 from collapsium.storage.corpus.corpus import Corpus
@@ -58,6 +69,7 @@ from collapsium.workers.ingest.chunks import counted_of, stream_of
 from collapsium.workers.ingest.phrases import Phrases, ReadRequest, tokens_of_texts
 from collapsium.workers.ingest.tasks import ChunkRecord, PlacedChunk, documents_of, shards_of
 from collapsium.workers.ingest.tokenize import StopWords
+from collapsium.workers.options import former_names
 
 MAX_SHARE = 0.1  # Share of unknown tokens above which a warning is given
 
@@ -423,26 +435,7 @@ class TextReader:
 
     def read(self, table: pa.Table, reading: Mapping[str, Any]) -> TextsRead:
         """Return the texts of a table as documents; `reading` has the options of `ingest` that the user names."""
-        prepared = self._with_options(dict(reading))
-        history, stops = prepared.history, prepared.stops
-        parts, unknown, records = list[Documents](), list[Ints](), list[ChunkRecord]()
-        for batch in batches_of_table(table, NAME, history.options):
-            records.append(ChunkRecord(NAME, batch.ids, batch.origins))
-            tokens = tokens_of_texts(batch.texts, history.options, stops, prepared.phrases)
-            chunk = counted_of(stream_of(tokens, batch.ids, batch.extras, batch.segments))
-            numbers = self._numbers(chunk.words.to_pylist(), prepared)
-            documents = documents_of(chunk, numbers)
-            before = running(np.where(numbers[chunk.numbers] == UNKNOWN, chunk.counts, 0))
-            parts.append(exploded(documents) if history.exploded else documents)
-            unknown.append(np.diff(before[chunk.bounds if history.exploded else chunk.offsets]))
-        require_distinct_ids(records, [()] * len(records))
-        joined, missed = Documents.join(parts or [NONE]), np.concatenate([np.zeros(0, dtype=np.int64), *unknown])
-        lost = int(missed.sum())
-        count = UnknownWords(lost, lost + int(joined.counts.sum(dtype=np.int64)))
-        return TextsRead(joined, missed, notice_of(self._recorded, history), warning_of(self._recorded, count))
-
-    def _with_options(self, reading: dict[str, Any]) -> _Prepared:
-        """Return what texts with these options share, and keep it for the next ones."""
+        reading = dict(reading)
         prepared = self._prepared
         if prepared is None or prepared.reading != reading:
             new = new_sources(NAME, reading)
@@ -463,7 +456,22 @@ class TextReader:
                 prepared = _Prepared(reading, history, stops, words, phrases)
             # Vocabulary, stop words and phrases are the record's, whatever fields a table has.
             prepared = self._prepared = replace(prepared, reading=reading, history=history)
-        return prepared
+        history, stops = prepared.history, prepared.stops
+        parts, unknown, records = list[Documents](), list[Ints](), list[ChunkRecord]()
+        for batch in batches_of_table(table, NAME, history.options):
+            records.append(ChunkRecord(NAME, batch.ids, batch.origins))
+            tokens = tokens_of_texts(batch.texts, history.options, stops, prepared.phrases)
+            chunk = counted_of(stream_of(tokens, batch.ids, batch.extras, batch.segments))
+            numbers = self._numbers(chunk.words.to_pylist(), prepared)
+            documents = documents_of(chunk, numbers)
+            before = running(np.where(numbers[chunk.numbers] == UNKNOWN, chunk.counts, 0))
+            parts.append(exploded(documents) if history.exploded else documents)
+            unknown.append(np.diff(before[chunk.bounds if history.exploded else chunk.offsets]))
+        require_distinct_ids(records, [()] * len(records))
+        joined, missed = Documents.join(parts or [NONE]), np.concatenate([np.zeros(0, dtype=np.int64), *unknown])
+        lost = int(missed.sum())
+        count = UnknownWords(lost, lost + int(joined.counts.sum(dtype=np.int64)))
+        return TextsRead(joined, missed, notice_of(self._recorded, history), warning_of(self._recorded, count))
 
     def _numbers(self, words: list[str], prepared: _Prepared) -> npt.NDArray[np.int32]:
         """Return the number of each word, or a negative code for words without a number."""
@@ -483,3 +491,61 @@ class TextReader:
             else:
                 outside.update(kinds)
         return np.array(numbers, dtype=np.int32)
+
+
+def options_of_reading(documents: DocumentSource) -> tuple[str, ...]:
+    """Return the names of the options of `ingest` that apply to documents: none to a corpus, all to files."""
+    if names_corpus(documents):
+        return ()
+    return OPTIONS if isinstance(paths_or_texts(documents), TextsInMemory) else tuple(IngestOptions.model_fields)
+
+
+def reading_of(options: dict[str, Any], documents: DocumentSource, family: Iterable[str]) -> dict[str, Any]:
+    """Return the options of reading documents, and remove them from a fit's options; none for a corpus."""
+    known = options_of_reading(documents)
+    names = (*known, *former_names(IngestOptions)) if known else ()
+    reading = {name: options.pop(name) for name in names if name in options}
+    if "covariates" in reading and "covariates" in set(family):
+        options["covariates"] = tuple(item.partition("=")[0] for item in names_of(reading["covariates"], "covariates"))
+    return reading
+
+
+def ingest_documents(
+    documents: DocumentSource, corpus: str, reading: Mapping[str, object], scheduler: Scheduler
+) -> Corpus:
+    """Write a corpus of files, or of texts in memory, as `ingest` would of a file of them."""
+    progress, sources = counter_here("reading documents"), paths_or_texts(documents)
+    how: dict[str, Any] = {**reading, "progress": progress}
+    if not isinstance(sources, TextsInMemory):
+        ingest(sources, corpus, scheduler=scheduler, **how)
+    elif is_lazy(sources.texts):
+        ingest(sources.texts, corpus, scheduler=scheduler, **how)
+    else:
+        table = table_of(in_memory(sources.texts), fields_of(reading), () if reading.get(ID) else (ID,))
+        if not table.num_rows:
+            raise OptionError("expected at least one text")
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True) as temporary:
+            path = write_texts(table, temporary)
+            local = "serial" if scheduler == "serial" else "threads"
+            with named_texts(path):
+                ingest(path, corpus, format="parquet", scheduler=local, **how)
+    history = read_history(Folder(corpus))
+    notice = None if history is None else unspaced_notice(history.report, "`tokenizer`")
+    if notice is not None:
+        warnings.warn(notice, UserWarning, stacklevel=2)
+    return Corpus(corpus)
+
+
+@contextmanager
+def corpus_of(
+    documents: DocumentSource, reading: Mapping[str, object], scheduler: Scheduler = "threads"
+) -> Iterator[Corpus]:
+    """Open a corpus, or make a temporary one of other documents."""
+    if names_corpus(documents):
+        corpus = documents if isinstance(documents, Corpus) else Corpus(documents)
+        if reading:
+            raise OptionError(f"applies only to texts, and {corpus.url} is a corpus", next(iter(reading)))
+        yield corpus
+        return
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, ignore_cleanup_errors=True) as place:
+        yield ingest_documents(documents, os.path.join(place, "corpus"), reading, scheduler)  # noqa: PTH118

@@ -7,23 +7,15 @@ import re
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo
+from pydantic import BeforeValidator, Field
 
-from collapsium.pipeline.options import Location, Locations, Names, Options, Value
+from collapsium.pipeline.options import Location, Locations, Names, Options, Value, path_text
 from collapsium.storage.data_types import Format, is_annotated
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.units import parse_size
 from collapsium.workers.options import Accepts, Formerly
 
 MAX_PATH = 255  # Characters of a path at most; longer strings are texts
-
-
-def _size(value: object, info: ValidationInfo) -> object:
-    return parse_size(value, info.field_name or "size") if isinstance(value, str) else value
-
-
-def _words(value: object) -> object:
-    return os.fspath(value) if isinstance(value, os.PathLike) else tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)
@@ -62,14 +54,20 @@ def _is_path(text: object) -> bool:
     return _PATH.fullmatch(text) is not None or os.path.exists(text)  # noqa: PTH110
 
 
-def _sources(value: object) -> object:
-    return None if value is None else sources_of(value)
-
-
 # Files, folders and globs of texts or, in Python, texts in memory
-Sources = Annotated[tuple[str, ...] | TextsInMemory | None, BeforeValidator(_sources), Accepts(Any)]
-Words = Annotated[str | tuple[str, ...] | None, BeforeValidator(_words)]
-Size = Annotated[int | None, BeforeValidator(_size)]
+Sources = Annotated[
+    tuple[str, ...] | TextsInMemory | None,
+    BeforeValidator(lambda value: None if value is None else sources_of(value)),
+    Accepts(Any),
+]
+Words = Annotated[
+    str | tuple[str, ...] | None,
+    BeforeValidator(lambda words: tuple(words) if isinstance(words, list) else path_text(words)),
+]
+Size = Annotated[
+    int | None,
+    BeforeValidator(lambda size, info: parse_size(size, info.field_name or "size") if isinstance(size, str) else size),
+]
 Tokenizer = Annotated[str | None, Value("MODULE:FUNCTION")]
 Pattern = Annotated[str | None, Value("REGEX")]
 FieldName = Annotated[str | None, Value("FIELD")]

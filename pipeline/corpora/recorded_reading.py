@@ -204,7 +204,13 @@ def history_like(
             raise OptionError(f"{paths[0]}: expected {DOCUMENTS} as {recorded.name} has, found the format {kind}")
     history = history_for(recorded.history, kind)
     if kind not in TEXTS:
-        _require_of_format(kind, arguments, OF_SIDE_FILES if sides else ())
+        applicable = OF_SIDE_FILES if sides else ()
+        having = "has vectors" if kind == "vectors" else "has word counts"
+        allowed = (*applicable, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
+        for name, value in arguments.items():
+            if name in READING and name not in allowed and value is not False and value not in (None, ()):
+                flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name
+                raise OptionError(f"applies only to texts; the format {kind} {having}", flag)
     _require_as_recorded(recorded, arguments)
     named = {name: value for name, value in arguments.items() if name in OF_SOURCES and value not in (None, ())}
     if history.kind in TEXTS and "vocabulary" in named:
@@ -245,16 +251,6 @@ def with_guesses_of_counts(history: History, paths: Sequence[str]) -> History:
         guesses += (Guess("first index", str(options.index_base), "index_base"),)
     report = replace(history.report, guesses=(*history.report.guesses, *guesses))
     return replace(history, options=options, report=report)
-
-
-def _require_of_format(kind: str, arguments: Mapping[str, Any], applicable: Sequence[str]) -> None:
-    """Refuse the user's options of reading that do not apply to a format without texts."""
-    having = "has vectors" if kind == "vectors" else "has word counts"
-    allowed = (*applicable, *(OF_VECTORS if kind == "vectors" else OF_COUNTS))
-    for name, value in arguments.items():
-        if name in READING and name not in allowed and value is not False and value not in (None, ()):
-            flag = "headings" if name == "segments" and str(value).startswith(HEADINGS) else name
-            raise OptionError(f"applies only to texts; the format {kind} {having}", flag)
 
 
 def _require_as_recorded(recorded: RecordedReading, arguments: Mapping[str, Any]) -> None:

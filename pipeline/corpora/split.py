@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from collapsium.pipeline.corpora.documents import corpus_of, options_of_reading, reading_of
-from collapsium.pipeline.corpora.new_texts import DocumentSource
+from collapsium.pipeline.corpora.new_texts import DocumentSource, corpus_of, options_of_reading, reading_of
 from collapsium.pipeline.corpora.options import SplitOptions, TextsInMemory
 from collapsium.pipeline.corpora.texts_in_memory import in_memory, paths_or_texts
 from collapsium.pipeline.monitoring.progress import shows

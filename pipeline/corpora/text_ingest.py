@@ -178,7 +178,7 @@ def find_phrases(
         for name in names:
             table = executor.submit(reading.join_phrases, scratch, name, stops)
             tree.add(table)
-            yield executor.submit(_rows, table)
+            yield executor.submit(len, table)
 
     for _ in in_order(executor, joined()):
         pass
@@ -187,10 +187,6 @@ def find_phrases(
     return Phrasing(phrasing.score, phrasing.least, phrasing.threshold, named), Counted(
         notes, tree.total(), counted.empty
     )
-
-
-def _rows(table: pa.Table) -> int:
-    return int(table.num_rows)
 
 
 def phrase_scores(

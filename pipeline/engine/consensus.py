@@ -22,7 +22,7 @@ from collapsium.pipeline.engine.setup.warm_start import WarmReference, WarmStart
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.models.model import Model, width_of
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.models.topic_matching import occupied
+from collapsium.pipeline.models.topics import occupied
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.errors import ClusterError, CollapsiumError

@@ -18,9 +18,8 @@ from collapsium.pipeline.engine.save import save_summary
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.fitted_model import Model as FittedModel
-from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.model import Model, training_corpus
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.models.training_corpus import training_corpus
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.storage.building.ingest_record import inherit_history

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from collapsium.pipeline.corpora.documents import ingest_documents, options_of_reading, reading_of
-from collapsium.pipeline.corpora.new_texts import names_corpus
+from collapsium.pipeline.corpora.new_texts import ingest_documents, names_corpus, options_of_reading, reading_of
 from collapsium.pipeline.engine.consensus import has_mean, is_mean_current, save_mean
 from collapsium.pipeline.engine.estimate import plan
 from collapsium.pipeline.engine.leakage import require_held_out, trained_on
@@ -45,8 +44,7 @@ from collapsium.pipeline.executors.schedulers import Scheduler, is_elsewhere
 from collapsium.pipeline.fitted_model import Model
 from collapsium.pipeline.models.model import Model as OpenModel
 from collapsium.pipeline.models.registry import load_family, make_options
-from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
-from collapsium.pipeline.monitoring.events import Sink, initial_event
+from collapsium.pipeline.monitoring.events import Feed, Sink, initial_event
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, option_names
 from collapsium.pipeline.outputs import ResultPlace, overwrites, place_for

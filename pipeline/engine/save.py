@@ -10,7 +10,7 @@ from collapsium.pipeline.engine.state import Problem, State
 from collapsium.pipeline.engine.summary import summary_of
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.topic_matching import occupied, same_topics
+from collapsium.pipeline.models.topics import occupied, same_topics
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of

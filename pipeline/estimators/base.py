@@ -45,11 +45,10 @@ from collapsium.pipeline.executors.open import dask_collections, open_executor, 
 from collapsium.pipeline.executors.schedulers import as_scheduler, check_scheduler, is_elsewhere
 from collapsium.pipeline.executors.threads import ThreadExecutor
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.rank_options import Measure, RankOptions
 from collapsium.pipeline.models.registry import make_options
 from collapsium.pipeline.models.topics import word_scores
 from collapsium.pipeline.monitoring.progress import counter_here, iteration_here, partitions_here, shown, silenced
-from collapsium.pipeline.options import python_number, python_value
+from collapsium.pipeline.options import Measure, RankOptions, python_number, python_value
 from collapsium.pipeline.outputs import TEMPORARY
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import DOCUMENTS

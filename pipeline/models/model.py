@@ -1,4 +1,7 @@
-"""Open models: finished ones, the latest checkpoints of runs that have not finished, and means of matched topics."""
+"""Open models: finished ones, the latest checkpoints of runs that have not finished, and means of matched topics.
+
+`training_corpus` finds the corpus that a model was fitted to.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,16 @@ from collapsium.pipeline.models.registry import recorded_family
 from collapsium.pipeline.outputs import remove_here
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
+from collapsium.storage.corpus.manifest import MANIFEST
 from collapsium.storage.data_types import AnyArray
-from collapsium.storage.errors import AbsentError, ClosedError, DamagedError, MismatchError, OptionError
+from collapsium.storage.errors import (
+    AbsentError,
+    ClosedError,
+    CollapsiumError,
+    DamagedError,
+    MismatchError,
+    OptionError,
+)
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.records import check
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
@@ -26,6 +37,7 @@ from collapsium.storage.runs.checkpoint import Checkpoint
 from collapsium.storage.runs.members import mean_of, reference_of
 from collapsium.storage.runs.model import RECORD, ModelRecord, ShardDocuments, StoredModel
 from collapsium.storage.runs.run import CHECKPOINTS, Run
+from collapsium.storage.runs.run import RECORD as RUN_RECORD
 from collapsium.storage.runs.topic_names import read_names
 from collapsium.workers.families.family import AnyPredicts
 from collapsium.workers.families.mean import ABSENT, MeanDocuments, MeanGlobalState, MeanPredictions, MeanRows
@@ -376,3 +388,44 @@ class Model:
     def check_local(self, local: Arrays, shard: AnyShard, path: str) -> None:
         """Raise `DamagedError` if the arrays at a path are no local state of a shard."""
         self._states.check_local(local, shard, path)
+
+
+def training_corpus(model: Model) -> Corpus | None:
+    """Return the training corpus of a model; None if it was moved, or no run names it."""
+    try:
+        return require_training_corpus(model)
+    except (CollapsiumError, KeyError, TypeError):
+        return None
+
+
+def require_training_corpus(model: Model) -> Corpus:
+    """Return the training corpus of a model; refuse one that was moved or replaced, and models that no run has."""
+    folder = model.folder
+    for _ in range(2):
+        folder = Folder(folder.address.rpartition("/")[0] or "/")
+        if folder.exists(RUN_RECORD):
+            break
+    else:
+        raise AbsentError(f"{model.folder.url}: no run beside the model names its training corpus")
+    url = str(Run(folder.url).record()["corpus"]["url"])
+    if not Folder(url).exists(MANIFEST):
+        raise AbsentError(f"{url}: the training corpus is gone, and with it the documents' ids")
+    corpus = Corpus(url)
+    if corpus.manifest.digest != model.record.corpus:
+        raise MismatchError(f"{url}: it is not the corpus that the model was fitted to")
+    return corpus
+
+
+def training_corpus_of(run: str | os.PathLike[str], model: Model, corpus: str | os.PathLike[str] | None) -> Corpus:
+    """Open the corpus that the model of a run was fitted to: the one that is named, or else the run's."""
+    if corpus is None and Folder(run).exists(RUN_RECORD):
+        corpus = Run(run).place_of("corpus")
+    if corpus is None:
+        raise AbsentError(f"{os.fspath(run)}: the training corpus is not recorded; name it (`corpus`)")
+    try:
+        training = Corpus(corpus)
+    except AbsentError as error:
+        raise AbsentError(f"{error}; name the present location of the training corpus (`corpus`)") from None
+    if training.manifest.digest != model.record.corpus:
+        raise MismatchError(f"{training.url}: it is not the corpus that the model was fitted to")
+    return training

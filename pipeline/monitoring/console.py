@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from collapsium.pipeline.formatting import counted, duration_text, plain, quantity, sample_text
-from collapsium.pipeline.monitoring.events import Event
-from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, member_prefix, saving_text
+from collapsium.pipeline.monitoring.events import Event, RunStatus, loss_text, member_prefix, saving_text
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import json_text
 from collapsium.workers.kernels.compilation_text import progress_text
@@ -130,7 +129,15 @@ class RunView:
 
                     self._live = self._live or start_live(self.log.console, self._status, self._lock)
             case "iteration":
-                self._iteration(event)
+                if "score" in event:
+                    self._last_scores[event.get("member")] = (event["iteration"], event["score"])
+                if self._live is None:
+                    now, planned = time.monotonic(), self._status.planned
+                    alone = not ("member" in event and self._status.restarts)
+                    ends = alone and event["iteration"] in (1, planned)
+                    self._pending = event
+                    if not self._behind and (now - self._last >= ITERATION_LINE_SECONDS or ends):
+                        self._print_iteration(event)
             case "member":
                 text = f"member {event['member']}: {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
                 self._print(f"{text}  {_figures(event)}  ({self._status.members_text()})", event)
@@ -160,18 +167,6 @@ class RunView:
         elif not event["compiled"] or (left and time.monotonic() - self._last >= ITERATION_LINE_SECONDS):
             self._last = time.monotonic()
             self._print(text, event)
-
-    def _iteration(self, event: Event) -> None:
-        if "score" in event:
-            self._last_scores[event.get("member")] = (event["iteration"], event["score"])
-        if self._live is not None:
-            return
-        now, planned = time.monotonic(), self._status.planned
-        alone = not ("member" in event and self._status.restarts)
-        ends = alone and event["iteration"] in (1, planned)
-        self._pending = event
-        if not self._behind and (now - self._last >= ITERATION_LINE_SECONDS or ends):
-            self._print_iteration(event)
 
     def pause(self) -> None:
         """Write the line of the last iteration if it is due, because no further event is available."""

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from collapsium.pipeline.formatting import duration_text, plain, sparkline
-from collapsium.pipeline.monitoring.run_status import RunStatus
+from collapsium.pipeline.monitoring.events import RunStatus
 from collapsium.pipeline.monitoring.terminal import raw_stream
 from collapsium.storage.printable import printable
 from collapsium.storage.units import size

@@ -21,8 +21,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from collapsium.pipeline.formatting import counted, duration_text, plain
 from collapsium.pipeline.monitoring.console import is_live
-from collapsium.pipeline.monitoring.events import Event, Sink
-from collapsium.pipeline.monitoring.run_status import RunStatus, loss_text, member_prefix, saving_text
+from collapsium.pipeline.monitoring.events import Event, RunStatus, Sink, loss_text, member_prefix, saving_text
 from collapsium.pipeline.options import describe_parameter, with_parameter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.units import Counting, silent

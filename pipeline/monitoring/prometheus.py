@@ -11,7 +11,7 @@ import prometheus_client
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
+from collapsium.pipeline.monitoring.events import FitStatus, RunStatus
 
 QUANTILES = ("0", "0.25", "0.5", "0.75", "1")
 LABELS = ("run", "member")

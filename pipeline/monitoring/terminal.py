@@ -78,11 +78,11 @@ def _written(write: Callable[..., object], *text: str) -> None:
         raise StoreError(f"standard output: {error.strerror or error}") from error
 
 
-def open_missing_streams() -> None:
-    """Put the null device in the place of standard streams that were closed, as by ``<&-`` or a service manager.
-
-    Otherwise the next files that are opened would get their descriptors, and what is printed there.
-    """
+@contextmanager
+def guarded_streams() -> Iterator[None]:
+    """Guard standard output and error while a command runs."""
+    # The null device takes the place of streams that were closed, as by ``<&-`` or a service manager: the next files
+    # that are opened would get their descriptors, and what is printed there.
     for number, (name, mode) in enumerate(STREAMS):
         if getattr(sys, name) is not None:
             continue
@@ -97,12 +97,6 @@ def open_missing_streams() -> None:
             descriptor = number
             os.set_inheritable(number, True)
         setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
-
-
-@contextmanager
-def guarded_streams() -> Iterator[None]:
-    """Guard standard output and error while a command runs."""
-    open_missing_streams()
     before = sys.stdout, sys.stderr
     errors: Any = before[1] if isinstance(before[1], GuardedStream) else LossyStream(before[1])
     sys.stdout, sys.stderr = cast(Any, guarded(before[0])), cast(Any, guarded(errors))

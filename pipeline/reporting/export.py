@@ -21,9 +21,8 @@ from collapsium.pipeline.analysis.infer import infer
 from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import Model as FittedModel
 from collapsium.pipeline.fitted_model import require_pandas, words_of_cells, write_topics
-from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.model import Model, training_corpus_of
 from collapsium.pipeline.models.topics import Topic, topics
-from collapsium.pipeline.models.training_corpus import training_corpus_of
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites, place_for

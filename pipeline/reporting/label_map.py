@@ -18,7 +18,7 @@ from scipy.sparse.csgraph import shortest_path
 from threadpoolctl import threadpool_limits
 
 from collapsium.pipeline.analysis.effects import shares_by
-from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
+from collapsium.pipeline.analysis.expected_topics import LabelTopics
 from collapsium.pipeline.analysis.regression import Effects
 from collapsium.pipeline.analysis.topic_shares import SummarySource
 from collapsium.pipeline.formatting import plain, shortened

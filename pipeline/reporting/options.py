@@ -20,11 +20,12 @@ def _numbers(value: object) -> object:
     return tuple(value) if isinstance(value, Iterable) else (value,)
 
 
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
-
-
-Candidates = Annotated[tuple[str | float, ...], BeforeValidator(_as_tuple)]
+Candidates = Annotated[
+    tuple[str | float, ...],
+    BeforeValidator(
+        lambda value: tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else value
+    ),
+]
 
 
 def _inches(value: object) -> object:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from collapsium.pipeline.analysis.labels.candidates import (
+from collapsium.pipeline.analysis.label_prediction import (
     Candidates,
     CandidateScores,
     Tally,

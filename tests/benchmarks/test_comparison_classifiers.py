@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 
 from collapsium.pipeline import Corpus
-from collapsium.pipeline.analysis.labels.candidates import scored
+from collapsium.pipeline.analysis.label_prediction import scored
 from collapsium.pipeline.engine.setup.inputs import label_table
 from collapsium.storage.corpus.labels import LabelTable
 from collapsium.storage.errors import InputError, OptionError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collapsium.pipeline.engine.setup import limits
-from collapsium.pipeline.workflows.demo import sample
+from collapsium.pipeline.workflows import sample_texts as sample
 from tests.docs.pages import OTHERS, PAGES, ROOT, RUNNABLE, blocks_of, name_of
 
 BIN = Path(sys.executable).parent
@@ -59,7 +59,7 @@ def test_blocks__run_as_printed(page, tmp_path, monkeypatch):
 def test_the_readme__runs_on_fewer_texts_in_fewer_iterations(tmp_path, monkeypatch):
     sampled = sample.sample_texts()[::4]
     monkeypatch.setattr(limits, "ITERATIONS", 5)
-    for module in ("collapsium.pipeline", "collapsium.pipeline.workflows.demo.sample"):
+    for module in ("collapsium.pipeline", "collapsium.pipeline.workflows.sample_texts"):
         monkeypatch.setattr(f"{module}.sample_texts", lambda: sampled)
     run_blocks(ROOT / "README.md", tmp_path, monkeypatch, run_in_process)
     assert {"union.png", "union.html", "report.html"} <= {path.name for path in tmp_path.iterdir()}

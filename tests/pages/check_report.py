@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from collapsium.pipeline import Model, fit, ingest, report, topic_shares, topics
-from collapsium.pipeline.analysis.labels.lift import by_lift
+from collapsium.pipeline.analysis.expected_topics import by_lift
 from collapsium.storage.corpus.parquet import LABELS
 from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.corpus.writer import CorpusWriter

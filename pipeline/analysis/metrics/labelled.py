@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.labels.candidates import table_of
+from collapsium.pipeline.analysis.label_prediction import table_of
 from collapsium.pipeline.analysis.metrics.catalogue import Metric
 from collapsium.pipeline.analysis.metrics.measurement import Job, Measurement, measurement
 from collapsium.pipeline.executors.base import Executor, Future, in_order

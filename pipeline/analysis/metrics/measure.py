@@ -47,10 +47,9 @@ from collapsium.pipeline.executors.base import Future, in_order
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import load_blocks
-from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.model import Model, require_training_corpus
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.topics import word_tables
-from collapsium.pipeline.models.training_corpus import require_training_corpus
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords, paths_of, without_none
 from collapsium.storage.corpus.corpus import Corpus, ShardReference

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from tornado.web import RequestHandler
 
 from collapsium.pipeline.formatting import duration_text, shortened
-from collapsium.pipeline.monitoring.run_status import FitStatus, RunStatus
+from collapsium.pipeline.monitoring.events import FitStatus, RunStatus
 from collapsium.pipeline.svg import (
     BOTTOM,
     STYLE,
@@ -53,7 +53,7 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
         self._updated: OrderedDict[str, float] = OrderedDict()
 
     def log_event(self, topic: str, msg: object) -> None:
-        """Receive a message of a driver; see `collapsium.pipeline.monitoring.dask_dashboard.feed`."""
+        """Receive a message of a driver; see `collapsium.pipeline.monitoring.events`."""
         if topic != TOPIC or not isinstance(msg, dict) or not {"run", "event", "totals"} <= set(msg):
             return
         run, event = str(msg["run"]), msg["event"]

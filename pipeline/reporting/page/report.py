@@ -16,10 +16,9 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from collapsium.pipeline.analysis.expected_topics import by_lift, label_topics
 from collapsium.pipeline.analysis.group_words import MAX_GROUPS
-from collapsium.pipeline.analysis.labels.candidates import table_of
-from collapsium.pipeline.analysis.labels.expected_topics import label_topics
-from collapsium.pipeline.analysis.labels.lift import by_lift
+from collapsium.pipeline.analysis.label_prediction import table_of
 from collapsium.pipeline.analysis.metrics.catalogue import METRICS, Needs
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, measure
 from collapsium.pipeline.analysis.metrics.measurement import Measurement
@@ -38,21 +37,16 @@ from collapsium.pipeline.corpora.new_texts import MAX_SHARE
 from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.formatting import duration, number, percent, plain, shown_options, times
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.models.topics import Topic, held_by_few, topics
 from collapsium.pipeline.monitoring.progress import shows
-from collapsium.pipeline.options import keywords
+from collapsium.pipeline.options import RankOptions, keywords
 from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.charts import Events, charts_of, events_of
-from collapsium.pipeline.reporting.embedding import MapQuality
-from collapsium.pipeline.reporting.label_map import LabelMap, label_map, shares_of_labels, unclear_labels
-from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions, nouns_of
-from collapsium.pipeline.reporting.page.drawings import branches, segment_view, time_view, tree_view
-from collapsium.pipeline.reporting.page.fields import FieldSection, field_sections
-from collapsium.pipeline.reporting.topic_map import (
+from collapsium.pipeline.reporting.embedding import (
     WEIGHTS,
     WORDS,
+    MapQuality,
     Pool,
     TopicMap,
     circle_texts,
@@ -60,6 +54,10 @@ from collapsium.pipeline.reporting.topic_map import (
     relevant,
     topic_map,
 )
+from collapsium.pipeline.reporting.label_map import LabelMap, label_map, shares_of_labels, unclear_labels
+from collapsium.pipeline.reporting.options import FieldOptions, FoldingOptions, ReportOptions, nouns_of
+from collapsium.pipeline.reporting.page.drawings import branches, segment_view, time_view, tree_view
+from collapsium.pipeline.reporting.page.fields import FieldSection, field_sections
 from collapsium.pipeline.reporting.trees import check_folding
 from collapsium.pipeline.svg import STYLE, Chart, security_policy
 from collapsium.storage import html

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.pipeline.analysis.labels.candidates import Tally, Value
+from collapsium.pipeline.analysis.label_prediction import Tally, Value
 from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, drawn, new_panels
 from collapsium.storage.runs.comparison import RANDOM

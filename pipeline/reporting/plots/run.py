@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collapsium.pipeline.analysis.expected_topics import label_topics
 from collapsium.pipeline.analysis.group_words import MAX_GROUPS
-from collapsium.pipeline.analysis.labels.candidates import require_table
-from collapsium.pipeline.analysis.labels.expected_topics import label_topics
+from collapsium.pipeline.analysis.label_prediction import require_table
 from collapsium.pipeline.analysis.segments import (
     SegmentProportions,
     colours_of,
@@ -29,6 +29,7 @@ from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.outputs import overwrites
 from collapsium.pipeline.reporting.charts import COUNTS, NUMBERS, Series, events_of, parameters_of, series_of, title_of
+from collapsium.pipeline.reporting.embedding import circle_texts, map_names, relevant, topic_map
 from collapsium.pipeline.reporting.label_map import LabelMap, label_map, shares_of_labels, unclear_labels
 from collapsium.pipeline.reporting.options import (
     FoldingOptions,
@@ -55,7 +56,6 @@ from collapsium.pipeline.reporting.plots.style import (
 )
 from collapsium.pipeline.reporting.plots.time import csv_of, draw_time
 from collapsium.pipeline.reporting.plots.tree import tree_drawing
-from collapsium.pipeline.reporting.topic_map import circle_texts, map_names, relevant, topic_map
 from collapsium.pipeline.reporting.trees import MAX_DRAWN, fold
 from collapsium.storage.errors import AbsentError, OptionError, near
 from collapsium.storage.io.file import File, require_free

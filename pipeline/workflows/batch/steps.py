@@ -26,8 +26,7 @@ from collapsium.pipeline.engine.save import Succession, inherit_names, successio
 from collapsium.pipeline.formatting import counted
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.models.topic_matching import lasting_ids
-from collapsium.pipeline.models.topics import topics
+from collapsium.pipeline.models.topics import lasting_ids, topics
 from collapsium.pipeline.reporting.page import report as page_report
 from collapsium.pipeline.workflows.batch.journal import (
     CYCLES,

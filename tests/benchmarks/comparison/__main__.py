@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from collapsium.pipeline.cli.main import main as run_collapsium
-from collapsium.pipeline.workflows.compare.options import CompareOptions, parse_settings
+from collapsium.pipeline.workflows.compare_options import CompareOptions, parse_settings
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, OptionError
 from collapsium.storage.io.folder import Folder

@@ -43,10 +43,10 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from collapsium.pipeline.analysis.infer import infer
-from collapsium.pipeline.analysis.labels.candidates import Tally, Value, scored
+from collapsium.pipeline.analysis.label_prediction import Tally, Value, scored
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.engine.setup.inputs import label_table
-from collapsium.pipeline.workflows.compare.options import RANDOM
+from collapsium.pipeline.workflows.compare_options import RANDOM
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.labels import Labels, LabelTable, numbered
 from collapsium.storage.data_types import JsonObject

@@ -11,8 +11,8 @@ from collapsium.pipeline import evaluate, fit
 from collapsium.pipeline.engine.setup.inputs import label_table
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.options import names_of
-from collapsium.pipeline.workflows.compare.compare import work_seconds
-from collapsium.pipeline.workflows.compare.options import cells_of
+from collapsium.pipeline.workflows.compare import work_seconds
+from collapsium.pipeline.workflows.compare_options import cells_of
 from collapsium.storage.runs.members import restarts_in
 from collapsium.storage.runs.run import Run
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from collapsium.pipeline.engine.setup.limits import KINDS, Limits
 from collapsium.pipeline.models.topics import topics
-from collapsium.pipeline.workflows.compare.options import RANDOM, number_of
+from collapsium.pipeline.workflows.compare_options import RANDOM, number_of
 from collapsium.storage.corpus import corpus as corpora
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import OptionError, suggestion

@@ -24,8 +24,8 @@ from collapsium.pipeline.reporting.plots.style import (
     saved,
     thousands,
 )
-from collapsium.pipeline.workflows.compare.compare import Row, work_seconds
-from collapsium.pipeline.workflows.compare.options import EVERY, RANDOM
+from collapsium.pipeline.workflows.compare import Row, work_seconds
+from collapsium.pipeline.workflows.compare_options import EVERY, RANDOM
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.comparison import RUNS

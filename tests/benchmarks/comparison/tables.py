@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from collapsium.pipeline.reporting.plots.comparison import label_of as label_of_cell
-from collapsium.pipeline.workflows.compare.compare import number_text
+from collapsium.pipeline.workflows.compare import number_text
 
 SHOWN_CLASSES = 12  # Number of classes whose F1 the report shows
 

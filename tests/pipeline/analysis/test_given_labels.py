@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Corpus, Model, evaluate, expected_topics, fit, label_topics, plot, predict, report
-from collapsium.pipeline.analysis.labels import candidates as judging
-from collapsium.pipeline.analysis.labels.candidates import require_expectations
+from collapsium.pipeline.analysis import label_prediction as judging
+from collapsium.pipeline.analysis.label_prediction import require_expectations
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.models.registry import load_family
 from collapsium.pipeline.reporting.label_map import label_map
@@ -374,7 +374,7 @@ def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place,
     assert np.array_equal(found.weights, -model.global_state.rates.label_log[:, ids])
     assert {"kind=a", "place=a", "b"} < set(found.titles)
     assert found.foremost(found.titles.index("b"), 1)[0] in np.argsort(-found.weights[found.titles.index("b")])[:1]
-    monkeypatch.setattr("collapsium.pipeline.analysis.labels.expected_topics.WeighsLabels", Stochastic)
+    monkeypatch.setattr("collapsium.pipeline.analysis.expected_topics.WeighsLabels", Stochastic)
     ratings = label_topics(place / "stars", 2)
     stars = Model(place / "stars")
     for row, known in zip(ratings.weights, [*({j: 1.0} for j in range(len(ratings.titles)))], strict=True):

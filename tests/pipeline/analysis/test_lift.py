@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import Model, fit, report
-from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
-from collapsium.pipeline.analysis.labels.lift import by_lift, smoothed_lift
+from collapsium.pipeline.analysis.expected_topics import LabelTopics, by_lift, smoothed_lift
 from collapsium.pipeline.formatting import times
 from collapsium.pipeline.models.topics import Topic
 from collapsium.storage.corpus.parquet import LABELS

@@ -28,8 +28,8 @@ from collapsium.pipeline import (
 from collapsium.pipeline.analysis.scoring import complete
 from collapsium.pipeline.analysis.segments import colours_of, compare_runs, segment_proportions
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.models.topic_matching import distances, matched
-from collapsium.pipeline.workflows.compare.options import default_families
+from collapsium.pipeline.models.topics import distances, matched
+from collapsium.pipeline.workflows.compare_options import default_families
 from collapsium.storage.corpus.labels import running
 from collapsium.storage.corpus.list_columns import segment_counts
 from collapsium.storage.corpus.writer import CorpusWriter

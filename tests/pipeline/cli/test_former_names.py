@@ -9,7 +9,7 @@ from collapsium.pipeline.engine.setup.request import SHAPING, fingerprint
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import make_options, recorded_options
 from collapsium.pipeline.workflows.batch.job_file import read_job
-from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.workflows.compare_options import CompareOptions
 from collapsium.storage.building.ingest_record import History, read_history
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder

@@ -55,7 +55,7 @@ PUBLIC = [name for name in sorted({*pipeline.__all__} - NO_KEYWORDS) if inspect.
 
 def arguments_of(command):
     """The names of a command's positional arguments and options."""
-    run = load_command(command).execute
+    run, _ = load_command(command)
     arguments = {
         parameter.name
         for parameter in inspect.signature(run).parameters.values()

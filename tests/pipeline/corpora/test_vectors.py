@@ -12,7 +12,7 @@ from collapsium.pipeline.engine import state as partition
 from collapsium.pipeline.engine import topic_snapshots
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.workflows.compare.options import default_families
+from collapsium.pipeline.workflows.compare_options import default_families
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import CollapsiumError, MismatchError, NumericalError, OptionError
 from collapsium.storage.runs.run import Run

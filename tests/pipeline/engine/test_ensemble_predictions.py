@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline import Model, evaluate, fit, infer, topics, verify
-from collapsium.pipeline.models.topic_matching import distances
-from collapsium.pipeline.models.topics import stability
+from collapsium.pipeline.models.topics import distances, stability
 from collapsium.storage.errors import AbsentError, OptionError
 from collapsium.storage.runs.run import Run
 from tests.fits import scores_of
@@ -128,7 +127,7 @@ def test_topics__of_a_model_and_itself_are_wholly_stable(single):
 
 def test_topics_without_tokens__are_left_out(small, tmp_path):
     """One of ten topics cannot have a partner if the other fit has fewer with tokens."""
-    from collapsium.pipeline.models.topic_matching import occupied
+    from collapsium.pipeline.models.topics import occupied
 
     run = tmp_path / "run"
     fit(small[0], run, family="hdp", topics=40, iterations=60, restarts=2, beta=3.0, hold=0)

@@ -310,7 +310,7 @@ def test_a_folder_that_another_fit_has_just_made__stays(tmp_path, monkeypatch):
         (Path(corpus) / "manifest.json").write_text("{}")
         raise OccupiedError(f"{corpus}: exists already")
 
-    monkeypatch.setattr("collapsium.pipeline.corpora.documents.ingest", ingest_after_another)
+    monkeypatch.setattr("collapsium.pipeline.corpora.new_texts.ingest", ingest_after_another)
     with pytest.raises(OccupiedError):
         fit(TEXTS, tmp_path / "run", **HOW)
     assert (tmp_path / "run/corpus/manifest.json").exists()

@@ -11,8 +11,8 @@ from collapsium.pipeline import Model, fit, report, topics
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.pipeline.models import topics as ranking
-from collapsium.pipeline.models.rank_options import RankOptions
 from collapsium.pipeline.models.topics import word_scores
+from collapsium.pipeline.options import RankOptions
 from collapsium.storage.errors import OptionError
 from tests.pipeline.cli.commands import command, one_line
 

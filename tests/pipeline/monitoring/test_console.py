@@ -16,8 +16,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.formatting import quantity, sparkline
 from collapsium.pipeline.monitoring import console as progress
 from collapsium.pipeline.monitoring.console import RunView, counting, show_compilation
-from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
-from collapsium.pipeline.monitoring.run_status import MAX_CURVE_POINTS, Curve, RunStatus
+from collapsium.pipeline.monitoring.events import MAX_CURVE_POINTS, Curve, Feed, RunStatus
 
 OPTIONS = {"family": "lda", "topics": 3, "scheduler": "serial"}
 
@@ -276,7 +275,7 @@ def test_quantities__have_three_digits(number, text):
 
 def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
     clock, sent = [10.0], []
-    monkeypatch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("collapsium.pipeline.monitoring.events.time.monotonic", lambda: clock[0])
     feed = Feed(sent.append, "run", lambda: [iteration(1), {"event": "start"}])
     feed(start())
     assert [message["event"]["event"] for message in sent] == ["start", "iteration"]  # earlier messages come after
@@ -296,7 +295,7 @@ def test_earlier_events__are_thinned_but_scores_remain(count, every, points):
     events = [iteration(number, **({"score": -6.0} if number % every == 0 else {})) for number in range(1, count + 1)]
     sent = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("collapsium.pipeline.monitoring.dask_dashboard.feed.POINTS", points)
+        patch.setattr("collapsium.pipeline.monitoring.events.POINTS", points)
         Feed(sent.append, "run", lambda: events)(start())
     found = [message["event"] for message in sent[1:]]
     numbers = [record["iteration"] for record in found]

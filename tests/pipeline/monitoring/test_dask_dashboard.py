@@ -9,8 +9,8 @@ import distributed
 import pytest
 
 from collapsium.pipeline.monitoring.dask_dashboard import plugin
-from collapsium.pipeline.monitoring.dask_dashboard.feed import Feed
 from collapsium.pipeline.monitoring.dask_dashboard.plugin import CHARTS, RUNS, TOPIC, Runs, content, install
+from collapsium.pipeline.monitoring.events import Feed
 from collapsium.pipeline.monitoring.prometheus import RunMetrics
 from tests.pipeline.monitoring.test_console import iteration, start
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import table_effects
-from collapsium.pipeline.analysis.labels.expected_topics import LabelTopics
+from collapsium.pipeline.analysis.expected_topics import LabelTopics
 from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.label_map import PLANE, label_map, unclear_labels
 from collapsium.storage.corpus.labels import LabelTable

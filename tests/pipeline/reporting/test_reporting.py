@@ -18,8 +18,7 @@ from scipy.spatial.distance import cdist
 from collapsium.pipeline import Model, edit, export, fit, formatting, infer, ingest, name_topics, plot, report, topics
 from collapsium.pipeline import measure as measure_topics
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.reporting.embedding import classical_scaling, measure
-from collapsium.pipeline.reporting.topic_map import WEIGHTS, relevant
+from collapsium.pipeline.reporting.embedding import WEIGHTS, classical_scaling, measure, relevant
 from collapsium.pipeline.svg import ticks
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OccupiedError, OptionError
 

@@ -15,10 +15,16 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.formatting import shortened
 from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting import embedding
-from collapsium.pipeline.reporting.embedding import MDS, TSNE, classical_scaling, measure
+from collapsium.pipeline.reporting.embedding import (
+    MDS,
+    TSNE,
+    circle_texts,
+    classical_scaling,
+    map_of_distances,
+    measure,
+)
 from collapsium.pipeline.reporting.plots.run import MapPanel
 from collapsium.pipeline.reporting.text_layout import Placement, Point, place_texts, text_width
-from collapsium.pipeline.reporting.topic_map import circle_texts, map_of_distances
 
 
 def hellinger(rows):

@@ -4,7 +4,7 @@ import pytest
 
 from collapsium.pipeline import sample_texts, write_sample_texts
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.demo.sample import MIN_WORDS
+from collapsium.pipeline.workflows.sample_texts import MIN_WORDS
 from collapsium.storage.errors import OccupiedError
 
 

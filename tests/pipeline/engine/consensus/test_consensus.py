@@ -12,7 +12,7 @@ from collapsium.pipeline import Corpus, Model, evaluate, export, fit, infer, inf
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine.consensus import join
 from collapsium.pipeline.executors.base import SerialExecutor
-from collapsium.pipeline.models.topic_matching import same_topics
+from collapsium.pipeline.models.topics import same_topics
 from collapsium.storage.errors import AbsentError, OptionError, TakenOverError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump

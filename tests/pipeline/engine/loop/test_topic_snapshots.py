@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Model, fit, topics
+from collapsium.pipeline.cli.watch import so_far
 from collapsium.pipeline.engine import topic_snapshots
 from collapsium.pipeline.engine.loop import shard_times
 from collapsium.pipeline.engine.topic_snapshots import MIN_ACTIVE_SHARE, SIZES, WORDS
 from collapsium.pipeline.models.registry import family_names, load_family
-from collapsium.pipeline.monitoring.follow import so_far
-from collapsium.pipeline.monitoring.run_status import RunStatus
+from collapsium.pipeline.monitoring.events import RunStatus
 from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import Delta
 from tests.fits import resumed

@@ -19,7 +19,7 @@ def compared(small, tmp_path_factory):
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch):
     """Plots take longer than the fits here; only the comparisons that are made once for all tests draw them."""
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.compare.can_draw", lambda: False)
+    monkeypatch.setattr("collapsium.pipeline.workflows.compare.can_draw", lambda: False)
 
 
 def without_times(rows):

@@ -121,7 +121,7 @@ def test_the_command__prints_the_table_and_says_how_to_continue(small, tmp_path,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("collapsium.pipeline.workflows.compare.compare.measured_row", stopped)
+        patch.setattr("collapsium.pipeline.workflows.compare.measured_row", stopped)
         assert main(words) == 130
     err = capsys.readouterr().err
     assert "lda-2 (1 of 2): 2 fits of 3 iterations" in err

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import compare
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.workflows.compare.options import (
+from collapsium.pipeline.workflows.compare_options import (
     CompareOptions,
     cells_of,
     number_of,

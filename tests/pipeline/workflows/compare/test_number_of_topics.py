@@ -8,8 +8,8 @@ import pytest
 
 from collapsium.pipeline import Corpus, compare, simulate
 from collapsium.pipeline.cli.main import main
-from collapsium.pipeline.workflows.compare.compare import mean_per_token, recommended
-from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.workflows.compare import mean_per_token, recommended
+from collapsium.pipeline.workflows.compare_options import CompareOptions
 from collapsium.storage.errors import OptionError
 
 SUBJECTS = (

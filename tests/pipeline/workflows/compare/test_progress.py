@@ -3,12 +3,12 @@
 import io
 
 from collapsium.pipeline.monitoring.console import LogLines
-from collapsium.pipeline.workflows.compare.progress import GridView, duration_text
+from collapsium.pipeline.workflows.compare import GridView, duration_text
 
 
 def test_the_view__counts_cells_and_says_what_is_left(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("collapsium.pipeline.workflows.compare.progress.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("collapsium.pipeline.workflows.compare.time.monotonic", lambda: clock[0])
     stream = io.StringIO()
     view = GridView(log=LogLines(stream))
     view({"event": "grid", "cells": 3, "done": 1, "work": 300.0, "work_done": 100.0})

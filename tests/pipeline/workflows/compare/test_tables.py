@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from collapsium.pipeline.reporting.plots.comparison import label_of
-from collapsium.pipeline.workflows.compare import compare as tables
-from collapsium.pipeline.workflows.compare.options import CompareOptions
+from collapsium.pipeline.workflows import compare as tables
+from collapsium.pipeline.workflows.compare_options import CompareOptions
 from collapsium.storage.io.folder import Folder
 
 ROW = {

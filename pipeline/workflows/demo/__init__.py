@@ -1,1 +1,0 @@
-"""The demo: a fit of the documentation of installed packages."""

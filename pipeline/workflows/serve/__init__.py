@@ -1,1 +1,0 @@
-"""A service that scores texts with a fitted model, over HTTP."""
