@@ -321,6 +321,18 @@ def test_a_line_of_numbers_above_fractions__is_a_header_unless_declared_as_value
         assert np.array_equal(found, VALUES)
 
 
+def test_sets_of_labels__are_sorted():
+    who = [{f"person {n}" for n in range(9, 0, -1)}, None, {"Bo", None}]
+    table = table_of(pd.DataFrame({"text": ["sea", "ship", "sea"], "who": who}), {"text": "text", "who": "labels"})
+    assert table["who"].to_pylist() == [[f"person {n}" for n in range(1, 10)], None, ["Bo", None]]
+
+
+def test_sparse_columns_of_pandas__are_read():
+    frame = pd.DataFrame({"text": ["sea", "ship", "sea"], "stars": pd.arrays.SparseArray([0, 2.5, np.nan])})
+    table = table_of(frame, {"text": "text", "stars": "covariates"})
+    assert table["stars"].to_pylist() == [0.0, 2.5, None]
+
+
 def test_frames_with_an_index__have_a_header_as_well(tmp_path):
     pd.DataFrame(VALUES).to_csv(tmp_path / "v.csv")
     with pytest.raises(InputError, match="one without; if the first column is an index, `id` -5 makes ids of it"):
