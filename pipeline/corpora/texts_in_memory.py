@@ -209,7 +209,12 @@ def _arrow(values: Any, name: str) -> pa.ChunkedArray:
         elif hasattr(values, "__arrow_c_stream__") and type(values).__module__.partition(".")[0] != "pandas":
             column = pa.chunked_array(values)
         else:
+            values = values.sparse.to_dense() if hasattr(values, "sparse") else values
             column = pa.array(values, from_pandas=True)
+            if pa.types.is_list(column.type) and any(isinstance(value, (set, frozenset)) for value in values):
+                # The order of a set of strings differs from process to process.
+                rows = [sorted(value, key=str) if isinstance(value, (set, frozenset)) else value for value in values]
+                column = pa.array(rows, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise OptionError(f"expected values of one kind in the column {name!r}, found {_kinds_of(values)}") from None
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])

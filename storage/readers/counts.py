@@ -35,7 +35,8 @@ CHUNK_PAIRS = 1_000_000  # Pairs of the documents that are read at once
 BLOCK = 1 << 23  # Bytes of a UCI file that are parsed at once
 HEADER = ("the number of documents", "the number of words", "the number of pairs")
 FIELD = "label"
-_ZERO = re.compile(rb"\s0+:")
+_ZERO = re.compile(rb"(?:^|\s)0+:")
+_PAIR = re.compile(rb"(?:\d+|qid):")  # Begins a pair, or a query's id, where a line has no label
 
 
 class UCISource:
@@ -271,7 +272,8 @@ def index_base(paths: Sequence[str], options: ReadOptions) -> int:
 class SVMlightSource(LineSource):
     """One SVMlight file: one line per document, ``LABEL[,LABEL ...] INDEX:COUNT INDEX:COUNT ... # comment``.
 
-    Indices begin at 1, or at 0 if any of the files read together has the index 0. A ``qid`` is ignored.
+    Indices begin at 1, or at 0 if any of the files read together has the index 0. A ``qid`` is ignored. A line that
+    begins with a pair has no label, as scikit-learn writes documents without labels.
     """
 
     def __init__(self, path: str, options: ReadOptions) -> None:
@@ -282,6 +284,8 @@ class SVMlightSource(LineSource):
         head, *fields = text.partition(b"#")[0].split() or [b""]
         if not head:
             return None
+        if _PAIR.match(head):
+            head, fields = b"", [head, *fields]
         try:
             labels = head.decode().split(",")
         except UnicodeDecodeError as error:

@@ -75,7 +75,8 @@ def _text_rows(content: bytes) -> Iterator[tuple[object, object]]:
             weight = _number(row[1])
             if weight is not None:
                 yield row[0], weight
-            elif number > 1:
+            # The first line may name the columns, but a weight such as 1,5 or 2x is no name.
+            elif number > 1 or row[1].strip()[:1] in set("0123456789+-."):
                 raise ValueError(f"expected a number after each word ({row[1]!r} in line {number})")
     except csv.Error as error:
         raise ValueError(f"expected a word and its weight in each line ({error})") from None

@@ -94,6 +94,18 @@ def test_labels_of_lines__may_be_missing(tmp_path):
     assert [[label["value"] for label in row] for row in labels] == [["Ann"], [], [], ["Bo"]]
 
 
+def test_lines_of_svmlight_without_label__keep_their_first_pair(tmp_path):
+    (tmp_path / "t.svmlight").write_text("0:3 1:1\n 1:2\n1,2 0:1\nqid:3 1:4\n")
+    (tmp_path / "vocab.txt").write_text("sea\nship\n")
+    ingest(str(tmp_path / "t.svmlight"), tmp_path / "s")
+    [documents] = [reference.documents() for reference in Corpus(tmp_path / "s").references]
+    assert documents.offsets.tolist() == [0, 2, 3, 4, 5]
+    assert documents.words.tolist() == [0, 1, 1, 0, 1]
+    assert documents.counts.tolist() == [3, 1, 2, 1, 4]
+    labels = columns_of(tmp_path / "s")["labels"]
+    assert [[label["value"] for label in row] for row in labels] == [[], [], ["1", "2"], []]
+
+
 SIDES = {
     "numbers": (["1", "NA", "4.5", "", "-2e-05"], [1.0, None, 4.5, None, -2e-05], "numbers"),
     "zeros": (["01234", "02345", "00501"], None, "labels, as '01234' in record 1 is a code"),
@@ -307,6 +319,18 @@ def test_a_line_of_numbers_above_fractions__is_a_header_unless_declared_as_value
     else:
         assert source.columns() == names
         assert np.array_equal(found, VALUES)
+
+
+def test_sets_of_labels__are_sorted():
+    who = [{f"person {n}" for n in range(9, 0, -1)}, None, {"Bo", None}]
+    table = table_of(pd.DataFrame({"text": ["sea", "ship", "sea"], "who": who}), {"text": "text", "who": "labels"})
+    assert table["who"].to_pylist() == [[f"person {n}" for n in range(1, 10)], None, ["Bo", None]]
+
+
+def test_sparse_columns_of_pandas__are_read():
+    frame = pd.DataFrame({"text": ["sea", "ship", "sea"], "stars": pd.arrays.SparseArray([0, 2.5, np.nan])})
+    table = table_of(frame, {"text": "text", "stars": "covariates"})
+    assert table["stars"].to_pylist() == [0.0, 2.5, None]
 
 
 def test_frames_with_an_index__have_a_header_as_well(tmp_path):

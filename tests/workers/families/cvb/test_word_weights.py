@@ -196,6 +196,7 @@ BAD = {
     "": "expected a word and its weight",
     "word\tweight\n": "expected a word and its weight",
     "w0\t1\nw0\t2\n": "expected each word once",
+    "w0;1,5\nw1;2\n": "expected a number after each word .*'1,5' in line 1",
     "w0\t1\nw1\tmuch\n": "expected a number after each word .* in line 2",
     "w0\t1\t2\n": "3 columns in line 1",
 }
