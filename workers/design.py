@@ -12,7 +12,7 @@ import math
 import re
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -361,6 +361,8 @@ class Design:
         """Return the value of a field that a text stands for; `OptionError` for what no document has."""
         self.require(name)
         counts = self.counts[name]
+        if value == MISSING and counts.missing and self.has_levels(name):
+            return value
         if counts.is_number:
             try:
                 number = float(value)
@@ -368,9 +370,11 @@ class Design:
                 number = float(date_values([value])[0]) if name == DATE else math.nan
             if not math.isfinite(number):
                 raise OptionError(f"{name}: expected a {'date' if name == DATE else 'number'}, found {value!r}")
+            if self.has_levels(name) and number not in counts.values:
+                raise OptionError(f"{name}: no document has the value {value!r}")
             return number
         known = [str(level) for level in counts.values]
-        if value not in known and not (value == MISSING and counts.missing):
+        if value not in known:
             raise OptionError(f"{name}: no document has the value {value!r}{near(value, known)}")
         return value
 
@@ -499,6 +503,17 @@ def _levels(name: str, counts: FieldCounts, documents: int) -> tuple[str, ...]:
 def level_text(value: object) -> str:
     """Return a value of a field as the name of a level."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def split_values(text: str, levels: Collection[str]) -> list[str]:
+    """Return the values of a list with commas, which levels may contain too: the longest levels that can be read."""
+    pieces, values, first = text.split(","), [], 0
+    while first < len(pieces):
+        ends = range(len(pieces), first, -1)
+        last = next((end for end in ends if ",".join(pieces[first:end]).strip() in levels), first + 1)
+        values.append(",".join(pieces[first:last]).strip())
+        first = last
+    return [value for value in values if value]
 
 
 def _reference(formula: CheckedFormula, counts: Mapping[str, FieldCounts], documents: int) -> dict[str, Values]:
@@ -725,6 +740,7 @@ class ModelDesign:
             value: float | str | None = None
             if name in values:
                 value = design.value(name, values[name])
+                value = math.nan if value == MISSING and counts.is_number else value
             elif name not in design.shrunken:
                 value = design.levels_of(name)[0] if design.has_levels(name) else counts.mean
             numbers = counts.is_number and value is not None

@@ -30,7 +30,7 @@ from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.formatting import percent
-from collapsium.pipeline.reporting.plots.effects import effects_figure
+from collapsium.pipeline.reporting.plots.effects import curves_of, effects_figure
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, InputError, OptionError
 from collapsium.storage.runs.summary import read_summary
 from collapsium.storage.units import silent
@@ -256,6 +256,47 @@ def test_missing_values__are_a_level_or_the_mean_with_a_column():
     np.testing.assert_allclose(
         found.estimate[found.terms.index("year")], observed.estimate[observed.terms.index("year")], atol=5e-3
     )
+
+
+def test_numbers_as_levels__have_a_level_of_missing_values_and_full_names():
+    theta, frame, _ = table(11, 90)
+    frame["code"] = np.resize([1000001.0, 1000002.0, np.nan], 90)
+    at = table_effects(theta, frame, "~ C(code)", at=["code"])
+    assert at.terms == ["code=1000001", "code=1000002", "code=(missing)"]
+    means = [theta[frame.code.fillna(0) == code].mean(axis=0) for code in (1000001, 1000002, 0)]
+    np.testing.assert_allclose(at.estimate, means, atol=1e-12)
+    gap = table_effects(theta, frame, "~ C(code) + year", contrast=["code=(missing),1000001"])
+    both = table_effects(theta, frame, "~ C(code) + year", at=["code"])
+    assert gap.terms == ["code: (missing) - 1000001"]
+    np.testing.assert_allclose(gap.estimate[0], both.estimate[2] - both.estimate[0], atol=1e-12)
+    with pytest.raises(OptionError, match="at: code: no document has the value '5'"):
+        table_effects(theta, frame, "~ C(code)", at=["code=5"])
+
+
+def test_points_of_a_narrow_curve__have_different_names():
+    theta, frame, _ = table(11, 90)
+    curve = table_effects(theta, frame.assign(year=2001.5 + frame.year * 1e-6), "~ bs(year)", at=["year"])
+    assert len({*curve.terms}) == len(curve.terms) > 2
+
+
+def test_levels_with_commas__can_be_compared():
+    theta, frame, _ = table(11, 90)
+    frame["group"] = frame["group"].replace({"c": "Paris, Texas"})
+    found = table_effects(theta, frame, "~ group", contrast=["group=Paris, Texas, a"])
+    swapped = table_effects(theta, frame, "~ group", contrast=["group=a,Paris, Texas"])
+    assert found.terms == ["group: Paris, Texas - a"]
+    np.testing.assert_allclose(found.estimate, -swapped.estimate, atol=1e-12)
+
+
+def test_differences_along_a_number__have_a_curve_for_each_value_of_other_fields():
+    theta, frame, _ = table(11, 90)
+    frame["kind"] = np.resize(["x", "y"], 90)
+    gap = table_effects(theta, frame, "~ group * year * kind", contrast=["group=a,b"], at=["year", "kind"])
+    curves = curves_of(gap, "year")
+    assert {name: len(rows) for name, rows in curves.items()} == {
+        "group: a - b at kind=x": 25,
+        "group: a - b at kind=y": 25,
+    }
 
 
 @pytest.mark.parametrize(
