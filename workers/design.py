@@ -343,7 +343,7 @@ class Design:
         """Return the rows of documents, shape (documents, columns)."""
         frame = _frame(self.formula, fields, self.levels, self.counts, standard=self.standard)
         parts = [_evaluated(self.spec, frame, self.counts)]
-        parts += [np.isnan(fields[name].astype(np.float64)).astype(np.float64)[:, None] for name in self.indicators]
+        parts += [np.isnan(_numbers(name, fields[name])).astype(np.float64)[:, None] for name in self.indicators]
         rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
         finite = np.isfinite(rows).all(axis=0)
         if not finite.all():
@@ -558,7 +558,7 @@ def _frame(
                 raise OptionError(f"{name}: no document has the value {texts[int((codes < 0).argmax())]!r}")
             columns[f"zz{number}zz"] = pd.Categorical.from_codes(codes, categories=list(levels[number]))
         else:
-            numbers = values.astype(np.float64)
+            numbers = _numbers(name, values)
             numbers = np.where(np.isnan(numbers), counts[name].mean, numbers)
             if standard and inside is None:
                 with np.errstate(over="ignore", invalid="ignore"):
@@ -570,6 +570,15 @@ def _frame(
     if not columns:
         columns["none"] = np.zeros(len(next(iter(fields.values()), np.zeros(1))))
     return pd.DataFrame(columns)
+
+
+def _numbers(name: str, values: Values) -> Floats:
+    """Return the values of a field of numbers, NaN where there is none; labels are refused."""
+    labels = () if values.dtype == np.float64 else values.tolist()
+    label = next((value for value in labels if isinstance(value, str)), None)
+    if label is not None:
+        raise OptionError(f"{name}: expected {'dates' if name == DATE else 'numbers or dates'}, found {label[:40]!r}")
+    return values.astype(np.float64)
 
 
 def _evaluated(spec: formulaic.ModelSpec, frame: pd.DataFrame, counts: Mapping[str, FieldCounts]) -> Floats:

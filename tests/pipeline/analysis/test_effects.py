@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -400,6 +401,49 @@ def test_tables__are_matched_by_ids_and_refused_where_they_do_not_match(tmp_path
     result = table_effects(empty, frame, "~ group")
     assert result.documents == 47
     assert "3 empty documents are left out." in result.notes
+
+
+def test_tables__with_an_index_in_another_order_are_refused():
+    theta, frame, _ = table(2, 50)
+    ids = [f"d{n}" for n in range(50)]
+    shares, fields = pd.DataFrame(theta, index=ids), frame.set_axis(ids)
+    expected = table_effects(theta, frame, "~ group").estimate
+    np.testing.assert_array_equal(table_effects(shares, fields, "~ group").estimate, expected)
+    np.testing.assert_array_equal(table_effects(theta, fields, "~ group").estimate, expected)
+    with pytest.raises(OptionError, match="data: has the index of the proportions in another order"):
+        table_effects(shares, fields[::-1], "~ group")
+
+
+def test_tables__match_whole_numbers_that_pandas_made_fractions():
+    theta, frame, _ = table(2, 50)
+    shares = pd.DataFrame(theta, columns=["x", "y", "z"])
+    shares.insert(0, "id", range(50))
+    fields = pd.concat([frame.assign(id=np.arange(50.0)), pd.DataFrame({"id": [np.nan]})])
+    found = table_effects(shares, fields, "~ group")
+    np.testing.assert_array_equal(found.estimate, table_effects(theta, frame, "~ group").estimate)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda dates: dates.astype(object).map(lambda date: date.date()),
+        lambda dates: dates.dt.to_period("D"),
+        lambda dates: dates.dt.tz_localize("UTC"),
+    ],
+)
+def test_dates_of_tables__are_years_in_every_type(written):
+    theta, _, _ = table(2, 50)
+    dates = pd.Series(pd.date_range("2001-01-01", periods=50, freq="11D")).where(np.arange(50) != 7)
+    expected = table_effects(theta, {"day": dates}, "~ bs(day)")
+    found = table_effects(theta, {"day": written(dates)}, "~ bs(day)")
+    assert found.terms == expected.terms
+    np.testing.assert_array_equal(found.estimate, expected.estimate)
+
+
+def test_decimal_numbers_of_tables__are_numbers():
+    theta, frame, _ = table(2, 50)
+    prices = [Decimal(number % 7) / 4 for number in range(49)] + [None]
+    assert table_effects(theta, {"price": prices}, "~ price").terms == ["Intercept", "price", "price[missing]"]
 
 
 @pytest.fixture(scope="module")
