@@ -618,11 +618,14 @@ def _advice(column: str) -> str:
     )
 
 
-def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequence[int]) -> tuple[Floats, list[int]]:
+def basis(
+    columns: Sequence[str], gram: Floats, documents: int, aliased: Sequence[int], numbers: Collection[str] = ()
+) -> tuple[Floats, list[int]]:
     """Return a change of basis A in which the columns X A are far from collinear, and the columns that are used.
 
     `gram` is X'X. A constant column, or one that the columns before it determine, is an error that names it; columns
-    in `aliased`, indicators of missing values, are left out instead, as fields are often missing together.
+    in `aliased`, indicators of missing values, are left out instead, as fields are often missing together. Columns in
+    `numbers` are known to vary, if only in digits that are lost in their squares.
     """
     count = len(columns)
     constant = columns[0] == INTERCEPT if count else False
@@ -635,6 +638,11 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
         if variance <= CONSTANT * gram[column, column] / documents:
             if column in aliased:
                 continue
+            if columns[column] in numbers:
+                raise OptionError(
+                    f"the column {columns[column]!r} varies too little for its size; write center({columns[column]})",
+                    "formula",
+                )
             advice = _advice(columns[column]) or "leave it out"
             raise OptionError(f"the column {columns[column]!r} is constant; {advice}", "formula")
         change[column, column] = 1.0 / math.sqrt(variance)

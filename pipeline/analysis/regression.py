@@ -551,7 +551,8 @@ class Regression:
         self.run = _Pass(self.source, self.design, np.eye(columns), self.weigh, cluster)
         self.gram = symmetric(_summed((part,) for part in self._each(_gram, self.run))[0], columns)[0]
         indicators = range(columns - len(self.design.indicators), columns)
-        change, used = basis(self.design.columns, self.gram, self.documents, list(indicators))
+        varying = [name for name, field in self.counts.items() if field.is_number and field.values.size > 1]
+        change, used = basis(self.design.columns, self.gram, self.documents, list(indicators), varying)
         if self.documents <= len(used):
             raise OptionError(
                 f"{self.documents:,} documents are too few for {len(used):,} columns; expected more documents",

@@ -280,6 +280,15 @@ def test_points_of_a_narrow_curve__have_different_names():
     assert len({*curve.terms}) == len(curve.terms) > 2
 
 
+def test_numbers_that_vary_little_for_their_size__are_not_called_constant():
+    theta, frame, _ = table(11, 90)
+    near = frame.assign(year=2001.0 + frame.year * 1e-8)
+    with pytest.raises(OptionError, match=r"'year' varies too little for its size; write center\(year\)"):
+        table_effects(theta, near, "~ year")
+    slopes = [table_effects(theta, fields, "~ center(year)").estimate[1] for fields in (frame, near)]
+    np.testing.assert_allclose(slopes[1] * 1e-8, slopes[0], rtol=1e-4)
+
+
 def test_levels_with_commas__can_be_compared():
     theta, frame, _ = table(11, 90)
     frame["group"] = frame["group"].replace({"c": "Paris, Texas"})
