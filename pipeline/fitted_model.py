@@ -568,9 +568,10 @@ class Model:
     def annotate(self, adata: AnnotatedData, *, obs: bool = False, **reading: Any) -> None:
         """Write the topics into an AnnData object: ``obsm["X_topics"]``, ``varm["topics"]`` and ``uns["collapsium"]``.
 
-        Cells whose names are ids of training documents get the proportions of the fit. The proportions of other cells
-        are estimated with the topics held fixed, as by `transform`. Columns are the topics that have tokens, ordered by
-        id.
+        Cells whose names are ids of training documents get the proportions of the fit; a warning says if some of them
+        have fewer counts than these documents, and so may be other cells of the same names. The proportions of other
+        cells are estimated with the topics held fixed, as by `transform`. Columns are the topics that have tokens,
+        ordered by id.
 
         Parameters
         ----------
@@ -596,9 +597,41 @@ class Model:
         )
         rows = np.asarray(pc.fill_null(pc.index_in(names, value_set=pa.array(self.document_ids, pa.string())), -1))
         shares, new = self.document_topic[rows], rows < 0
+        if np.unique(rows[~new]).size < np.count_nonzero(~new):
+            twice = next(entry["values"] for entry in pc.value_counts(names).to_pylist() if entry["counts"] > 1)
+            advice = "; adata.obs_names_make_unique() tells them apart" if column is None else ""
+            raise OptionError(f"AnnData: expected distinct names of cells, found {twice!r} twice{advice}")
+        smaller = self._smaller_cells(adata, words, rows, reading.get("layer"))
+        if smaller:
+            warnings.warn(
+                f"AnnData: {smaller:,} of the {np.count_nonzero(~new):,} cells with names of training documents have "
+                f"fewer counts than these. They get the proportions of the training documents; if they are other "
+                f"cells, give them other names (`obs_names`)",
+                UserWarning,
+                stacklevel=2,
+            )
         if new.any():
             shares[new] = self._transform_path(adata[new], 0, reading)
         write_topics(self, adata, words, shares, obs=obs)
+
+    def _smaller_cells(
+        self, adata: AnnotatedData, words: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], layer: str | None
+    ) -> int:
+        """Return how many cells have fewer counts than the training documents of their names.
+
+        This compares whole counts of all words in memory; 0 if there are none.
+        """
+        matrix = adata.X if layer is None else adata.layers[layer]
+        known = rows >= 0
+        covered = np.unique(words[words >= 0]).size == len(self._opened.vocabulary.words)
+        if not known.any() or not covered or not (isinstance(matrix, np.ndarray) or hasattr(matrix, "tocsr")):
+            return 0
+        sums = np.asarray(matrix @ (words >= 0).astype(np.float64)).ravel()[known]
+        if not np.array_equal(sums, np.rint(sums)):
+            return 0
+        references = require_training_corpus(self._opened).references
+        tokens = np.concatenate([reference.documents().tokens for reference in references])
+        return int(np.count_nonzero(tokens[rows[known]] > sums))
 
     @cached_property
     def _folding(self) -> TextFolding:

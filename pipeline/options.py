@@ -199,7 +199,12 @@ def error_of(first: ErrorDetails, model: type[BaseModel]) -> OptionError:
         expected = f"a whole number of {limits['le']:,} or less"
     elif expected is None and is_integer:
         expected = f"a whole number of {limits['ge']} or more"
-    elif expected is None and kind == "greater_than_equal" and type(value) is int:
+    elif (
+        expected is None
+        and kind == "greater_than_equal"
+        and type(value) is int
+        and float not in kinds_of(field.annotation)
+    ):
         expected = f"a whole number of {first['ctx']['ge']} or more"
     return OptionError(f"expected {expected or plain(first)}, found {reprlib.repr(value)}{hint}", name)
 

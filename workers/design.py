@@ -12,7 +12,7 @@ import math
 import re
 import reprlib
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -341,7 +341,7 @@ class Design:
         """Return the rows of documents, shape (documents, columns)."""
         frame = _frame(self.formula, fields, self.levels, self.counts, standard=self.standard)
         parts = [_evaluated(self.spec, frame, self.counts)]
-        parts += [np.isnan(fields[name].astype(np.float64)).astype(np.float64)[:, None] for name in self.indicators]
+        parts += [np.isnan(_numbers(name, fields[name])).astype(np.float64)[:, None] for name in self.indicators]
         rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
         finite = np.isfinite(rows).all(axis=0)
         if not finite.all():
@@ -359,6 +359,8 @@ class Design:
         """Return the value of a field that a text stands for; `OptionError` for what no document has."""
         self.require(name)
         counts = self.counts[name]
+        if value == MISSING and counts.missing and self.has_levels(name):
+            return value
         if counts.is_number:
             try:
                 number = float(value)
@@ -366,9 +368,11 @@ class Design:
                 number = float(date_values([value])[0]) if name == DATE else math.nan
             if not math.isfinite(number):
                 raise OptionError(f"{name}: expected a {'date' if name == DATE else 'number'}, found {value!r}")
+            if self.has_levels(name) and number not in counts.values:
+                raise OptionError(f"{name}: no document has the value {value!r}")
             return number
         known = [str(level) for level in counts.values]
-        if value not in known and not (value == MISSING and counts.missing):
+        if value not in known:
             raise OptionError(f"{name}: no document has the value {value!r}{near(value, known)}")
         return value
 
@@ -499,6 +503,17 @@ def level_text(value: object) -> str:
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
+def split_values(text: str, levels: Collection[str]) -> list[str]:
+    """Return the values of a list with commas, which levels may contain too: the longest levels that can be read."""
+    pieces, values, first = text.split(","), [], 0
+    while first < len(pieces):
+        ends = range(len(pieces), first, -1)
+        last = next((end for end in ends if ",".join(pieces[first:end]).strip() in levels), first + 1)
+        values.append(",".join(pieces[first:last]).strip())
+        first = last
+    return [value for value in values if value]
+
+
 def _reference(formula: CheckedFormula, counts: Mapping[str, FieldCounts], documents: int) -> dict[str, Values]:
     """Return values of the fields from which knots and scales are computed, each field by itself."""
     size = max(min(documents, MAX_REFERENCE), 2)
@@ -542,7 +557,7 @@ def _frame(
                 raise OptionError(f"{name}: no document has the value {texts[int((codes < 0).argmax())]!r}")
             columns[f"zz{number}zz"] = pd.Categorical.from_codes(codes, categories=list(levels[number]))
         else:
-            numbers = values.astype(np.float64)
+            numbers = _numbers(name, values)
             numbers = np.where(np.isnan(numbers), counts[name].mean, numbers)
             if standard and inside is None:
                 with np.errstate(over="ignore", invalid="ignore"):
@@ -554,6 +569,15 @@ def _frame(
     if not columns:
         columns["none"] = np.zeros(len(next(iter(fields.values()), np.zeros(1))))
     return pd.DataFrame(columns)
+
+
+def _numbers(name: str, values: Values) -> Floats:
+    """Return the values of a field of numbers, NaN where there is none; labels are refused."""
+    labels = () if values.dtype == np.float64 else values.tolist()
+    label = next((value for value in labels if isinstance(value, str)), None)
+    if label is not None:
+        raise OptionError(f"{name}: expected {'dates' if name == DATE else 'numbers or dates'}, found {label[:40]!r}")
+    return values.astype(np.float64)
 
 
 def _evaluated(spec: formulaic.ModelSpec, frame: pd.DataFrame, counts: Mapping[str, FieldCounts]) -> Floats:
@@ -593,11 +617,14 @@ def _advice(column: str) -> str:
     )
 
 
-def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequence[int]) -> tuple[Floats, list[int]]:
+def basis(
+    columns: Sequence[str], gram: Floats, documents: int, aliased: Sequence[int], numbers: Collection[str] = ()
+) -> tuple[Floats, list[int]]:
     """Return a change of basis A in which the columns X A are far from collinear, and the columns that are used.
 
     `gram` is X'X. A constant column, or one that the columns before it determine, is an error that names it; columns
-    in `aliased`, indicators of missing values, are left out instead, as fields are often missing together.
+    in `aliased`, indicators of missing values, are left out instead, as fields are often missing together. Columns in
+    `numbers` are known to vary, if only in digits that are lost in their squares.
     """
     count = len(columns)
     constant = columns[0] == INTERCEPT if count else False
@@ -610,6 +637,11 @@ def basis(columns: Sequence[str], gram: Floats, documents: int, aliased: Sequenc
         if variance <= CONSTANT * gram[column, column] / documents:
             if column in aliased:
                 continue
+            if columns[column] in numbers:
+                raise OptionError(
+                    f"the column {columns[column]!r} varies too little for its size; write center({columns[column]})",
+                    "formula",
+                )
             advice = _advice(columns[column]) or "leave it out"
             raise OptionError(f"the column {columns[column]!r} is constant; {advice}", "formula")
         change[column, column] = 1.0 / math.sqrt(variance)
@@ -719,6 +751,7 @@ class ModelDesign:
             value: float | str | None = None
             if name in values:
                 value = design.value(name, values[name])
+                value = math.nan if value == MISSING and counts.is_number else value
             elif name not in design.shrunken:
                 value = design.levels_of(name)[0] if design.has_levels(name) else counts.mean
             numbers = counts.is_number and value is not None

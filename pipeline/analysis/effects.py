@@ -35,6 +35,7 @@ from collapsium.workers.design import (
     Values,
     check_formula,
     fields_of,
+    level_text,
     names_in,
     require_formulaic,
 )
@@ -364,7 +365,7 @@ def _matched(proportions: object, data: object) -> tuple[Floats, list[str], dict
     shares = _frame(pd, proportions, "proportions")
     first = shares.columns[0] if len(shares.columns) else None
     if isinstance(first, str) and first in fields.columns:
-        ids, known = shares[first].astype(str), fields[first].astype(str)
+        ids, known = shares[first].map(level_text).astype(str), fields[first].map(level_text).astype(str)
         shares = shares.drop(columns=[first])
         for name, values in (("proportions", ids), ("data", known)):
             if values.duplicated().any():
@@ -379,6 +380,17 @@ def _matched(proportions: object, data: object) -> tuple[Floats, list[str], dict
         raise OptionError(
             f"expected as many rows as the proportions, {len(shares):,}, or a first column of the same name with ids; "
             f"found {len(fields):,} rows",
+            "data",
+        )
+    elif (
+        not isinstance(shares.index, pd.RangeIndex)
+        and not shares.index.equals(fields.index)
+        and shares.index.is_unique
+        and fields.index.isin(shares.index).all()
+    ):
+        raise OptionError(
+            "has the index of the proportions in another order; sort its rows, as in data.loc[proportions.index], or "
+            "match rows by their order with proportions.reset_index(drop=True)",
             "data",
         )
     try:
@@ -427,6 +439,13 @@ def _frame(pd: Any, table: object, option: str) -> pd.DataFrame:
 
 def _column(pd: Any, column: pd.Series, option: str) -> Values:
     """Return a field of a table: numbers, dates as years, or labels."""
+    kind = pd.api.types.infer_dtype(column, skipna=True)
+    if kind == "decimal":
+        column = column.astype(np.float64)
+    elif kind in ("date", "datetime") and column.dtype == object:
+        column = pd.to_datetime(column, errors="coerce")
+    elif kind == "period":
+        column = pd.Series(pd.PeriodIndex(column)).dt.start_time
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
         numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
         if np.isinf(numbers).any():
@@ -435,5 +454,5 @@ def _column(pd: Any, column: pd.Series, option: str) -> Values:
     if pd.api.types.is_datetime64_any_dtype(column):
         starts = column.dt.year
         length = np.where(column.dt.is_leap_year, 366.0, 365.0)
-        return np.asarray(starts + (column.dt.dayofyear - 1) / length, dtype=np.float64)
+        return np.asarray(starts + (column.dt.day_of_year - 1) / length, dtype=np.float64)
     return np.array([None if pd.isna(value) else str(value) for value in column], dtype=object)

@@ -35,7 +35,7 @@ from collapsium.storage.errors import OptionError, near
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import tasks
-from collapsium.workers.design import DATE, MISSING, FieldCounts, Floats, count_values, level_text
+from collapsium.workers.design import DATE, MISSING, FieldCounts, Floats, count_values, level_text, split_values
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -259,6 +259,8 @@ def _compared(groups: Sequence[str], contrast: Sequence[str] | None) -> list[tup
             (group, ([place], [opposite for opposite in everything if opposite != place]))
             for place, group in enumerate(groups)
         ]
+    if any(group not in groups for group in contrast):
+        contrast = split_values(",".join(contrast), groups)
     if len(contrast) != 2 or contrast[0] == contrast[1]:
         raise OptionError(f"expected two groups, such as R,D for R minus D; found {','.join(contrast)}", "contrast")
     for group in contrast:

@@ -60,6 +60,7 @@ from collapsium.workers.design import (
     count_values,
     fit_design,
     level_text,
+    split_values,
     taken_fields,
 )
 from collapsium.workers.families.family import IntegratesProportions
@@ -478,7 +479,7 @@ def _rows_of_settings(
         changed[name] = changed[name].astype(np.float64 if is_number else object)
         for place, setting in enumerate(settings):
             if name in setting:
-                value = setting[name] if is_number or setting[name] != MISSING else None
+                value = setting[name] if setting[name] != MISSING else math.nan if is_number else None
                 changed[name][place * size : (place + 1) * size] = value
     return design.rows(changed).reshape(len(settings), size, len(design.columns))
 
@@ -550,7 +551,8 @@ class Regression:
         self.run = _Pass(self.source, self.design, np.eye(columns), self.weigh, cluster)
         self.gram = symmetric(_summed((part,) for part in self._each(_gram, self.run))[0], columns)[0]
         indicators = range(columns - len(self.design.indicators), columns)
-        change, used = basis(self.design.columns, self.gram, self.documents, list(indicators))
+        varying = [name for name, field in self.counts.items() if field.is_number and field.values.size > 1]
+        change, used = basis(self.design.columns, self.gram, self.documents, list(indicators), varying)
         if self.documents <= len(used):
             raise OptionError(
                 f"{self.documents:,} documents are too few for {len(used):,} columns; expected more documents",
@@ -743,10 +745,11 @@ class Regression:
             settings = [{**values, **side} for values in (grid or [{}]) for _, *pair in contrasts for side in pair]
             rows = self._mean_rows(settings)
             vectors = rows[0::2] - rows[1::2]
-            terms = [f"{name}{_setting_text(values, ' at ')}" for values in (grid or [{}]) for name, *_ in contrasts]
+            places = [f" at {text}" if text else "" for text in self._setting_texts(grid or [{}])]
+            terms = [f"{name}{place}" for place in places for name, *_ in contrasts]
             kind, values_of = "difference", [dict(values) for values in settings[0::2]]
         elif grid:
-            vectors, terms = self._mean_rows(grid), [_setting_text(values) for values in grid]
+            vectors, terms = self._mean_rows(grid), self._setting_texts(grid)
             kind, values_of = "prediction", [dict(values) for values in grid]
         else:
             vectors, terms = np.eye(len(design.columns))[self.used], [design.columns[column] for column in self.used]
@@ -818,10 +821,9 @@ class Regression:
                 if counts.values.size <= CURVE:
                     return name, [float(value) for value in counts.values]
                 return name, np.linspace(float(counts.values[0]), float(counts.values[-1]), CURVE).tolist()
-            complete = rest.strip()
             known = self.counts.get(name)
-            alone = known is not None and not known.is_number and complete in known.values.tolist()
-            texts = [complete] if alone else [value.strip() for value in rest.split(",") if value.strip()]
+            levels = known.values.tolist() if known is not None and not known.is_number else []
+            texts = split_values(rest, levels)
             if not texts:
                 raise OptionError(f"expected {name}=VALUE,..., found {text!r}")
             return name, [self.design.value(name, value) for value in texts]
@@ -846,8 +848,24 @@ class Regression:
                 reference = self.design.levels_of(name)[0]
                 pairs = [(value, reference) for value in values if value != reference]
             for left, right in pairs:
-                differences.append((f"{name}: {_shown(left)} - {_shown(right)}", {name: left}, {name: right}))
+                shown = self._texts(name, [left, right])
+                differences.append((f"{name}: {shown[left]} - {shown[right]}", {name: left}, {name: right}))
         return differences
+
+    def _texts(self, name: str, values: Iterable[float | str]) -> dict[float | str, str]:
+        """Return values of a field as texts that differ: levels as they are, numbers to six digits or more."""
+        distinct = list(dict.fromkeys(values))
+        numbers = [value for value in distinct if isinstance(value, float)]
+        if name in self.design.formula.names and self.design.has_levels(name):
+            return {value: level_text(value) for value in distinct}
+        digits = next((n for n in range(6, 17) if len({f"{value:.{n}g}" for value in numbers}) == len(numbers)), 17)
+        return {value: _shown(value, digits) for value in distinct}
+
+    def _setting_texts(self, settings: Sequence[Mapping[str, float | str]]) -> list[str]:
+        """Return the values of each setting as a text."""
+        names = dict.fromkeys(name for values in settings for name in values)
+        texts = {name: self._texts(name, [values[name] for values in settings]) for name in names}
+        return [", ".join(f"{name}={texts[name][value]}" for name, value in values.items()) for values in settings]
 
     def _mean_rows(self, settings: Sequence[Mapping[str, float | str]]) -> Floats:
         """Return the mean design row of the documents with fields set to values; (settings, columns)."""
@@ -988,12 +1006,10 @@ def _summed(parts: Iterable[tuple[Floats, ...]]) -> tuple[Floats, ...]:
     return () if total is None else total
 
 
-def _setting_text(values: Mapping[str, float | str], before: str = "") -> str:
-    return before * bool(values) + ", ".join(f"{name}={_shown(value)}" for name, value in values.items())
-
-
-def _shown(value: float | str) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else value
+def _shown(value: float | str, digits: int) -> str:
+    if isinstance(value, str):
+        return value
+    return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
 def _intervals(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -16,7 +17,7 @@ from collapsium.pipeline.executors.schedulers import CertificateOptions, Schedul
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.options import Location, Options, OverwriteOptions, Value
-from collapsium.storage.errors import flag_of
+from collapsium.storage.errors import OptionError, flag_of
 from collapsium.storage.io.file import require_free
 
 EFFECTS_EPILOG = """examples:
@@ -185,6 +186,17 @@ def effects(
         print(f"{figure.picture}: estimates with intervals")
 
 
+@contextlib.contextmanager
+def _flags(**flags: str) -> Iterator[None]:
+    """Name the flags of this command in errors of functions whose parameters have other names."""
+    try:
+        yield
+    except OptionError as error:
+        if error.parameter not in flags:
+            raise
+        raise OptionError(error.message, flags[error.parameter]) from None
+
+
 def _require_only(named: Mapping[str, object], applicable: Sequence[str], flag: str) -> None:
     unused = next((name for name in named if name not in applicable), None)
     if unused is not None:
@@ -202,7 +214,7 @@ def _compare_words(
         # The two groups of a contrast such as ``party=R,D``
         named["contrast"] = contrasts[0].rpartition("=")[2].split(",")
     field = formula.strip().removeprefix("~").strip().strip("`")
-    with counting("comparing", "read") as progress:
+    with _flags(topic="words", field="formula"), counting("comparing", "read") as progress:
         compared = pipeline.words_by(run, topic, field, **named, progress=progress)
     if figure.picture is not None:
         from collapsium.pipeline.reporting.plots.effects import write_words
@@ -231,7 +243,7 @@ def _follow_words(
         needed = "--strength requires --over" if words.over is None else "--over requires a RUN and --words"
         raise UsageError(needed)
     named |= {} if words.strength is None else {"strength": words.strength}
-    with counting("following", "read") as progress:
+    with _flags(topics="words", period="over"), counting("following", "read") as progress:
         followed = pipeline.words_over(run, words.words, words.over, **named, progress=progress)
     if figure.picture is not None:
         from collapsium.pipeline.reporting.plots.effects import write_words

@@ -22,6 +22,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -332,6 +333,13 @@ class Service:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+async def _refused(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Answer a request for an unknown path or method in the form of all errors."""
+    if not isinstance(error, HTTPException):
+        raise error
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
 def server_of(service: Service) -> uvicorn.Server:
     """Return the server of a service, with the limits of connections and of headers."""
 
@@ -351,7 +359,7 @@ def server_of(service: Service) -> uvicorn.Server:
         Route("/metrics", service.metrics),
     ]
     config = uvicorn.Config(
-        Starlette(routes=routes, lifespan=lifespan),
+        Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _refused}),
         http=_protocol_within(service.options.max_seconds),
         ws="none",
         log_level="error",

@@ -1,8 +1,11 @@
 """Topics in AnnData: fits of cells, annotation, and files that hold counts and topics."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from collapsium.pipeline import Model, export, fit, ingest
 from collapsium.pipeline.estimators import CollapsedLDA
@@ -57,6 +60,28 @@ def test_annotate__folds_new_cells_in_and_takes_genes_in_any_order(run):
     adata.var_names = [name.lower() for name in GENES[::-1]]
     with pytest.raises(MismatchError, match="none of its 12 genes"):
         model.annotate(adata)
+
+
+def test_annotate__says_that_cells_with_names_of_training_documents_may_be_other_cells(run):
+    import anndata
+
+    others = np.random.default_rng(1).poisson(1.5, (30, 12)).astype(float)
+    for matrix in (others, scipy.sparse.csr_matrix(others)):
+        adata = anndata.AnnData(matrix, pd.DataFrame(index=CELLS), pd.DataFrame(index=GENES))
+        smaller = int((others.sum(axis=1) < COUNTS.sum(axis=1)).sum())
+        with pytest.warns(UserWarning, match=f"AnnData: {smaller} of the 30 cells .* have fewer counts than these"):
+            Model(run).annotate(adata)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "AnnData")
+        Model(run).annotate(cells())
+        Model(run).annotate(cells(), layer="counts")
+
+
+def test_annotate__refuses_doubled_names_of_training_documents(run):
+    adata = cells()
+    adata.obs_names = [*CELLS[:29], CELLS[0]]
+    with pytest.raises(OptionError, match=r"distinct names of cells, found 'CELL0-1' twice; adata.obs_names_make_un"):
+        Model(run).annotate(adata)
 
 
 @pytest.mark.parametrize("name", ["cells.h5ad", "cells.zarr"])

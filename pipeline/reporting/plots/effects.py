@@ -261,9 +261,11 @@ def curves_of(effects: Effects, along: str) -> dict[str, list[int]]:
     """Return the rows of each curve along a number, in ascending order, by the values of the other fields."""
     curves: dict[str, list[int]] = {}
     for row, values in enumerate(effects.values):
-        held = ", ".join(f"{name}={value}" for name, value in values.items() if name != along)
-        # A difference has its values at the end of the term's name.
+        # A difference has its own field last, and its values at the end of the term's name.
+        names = [*values] if effects.kind == "prediction" else [*values][:-1]
+        held = ", ".join(f"{name}={values[name]}" for name in names if name != along)
         key = held if effects.kind == "prediction" else effects.terms[row].partition(" at ")[0]
+        key = f"{key} at {held}" if held and effects.kind != "prediction" else key
         curves.setdefault(key, []).append(row)
     return {key: sorted(rows, key=lambda row: float(effects.values[row][along])) for key, rows in curves.items()}
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -30,7 +31,7 @@ from collapsium.pipeline.analysis.topic_shares import by_period
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.formatting import percent
-from collapsium.pipeline.reporting.plots.effects import effects_figure
+from collapsium.pipeline.reporting.plots.effects import curves_of, effects_figure
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, InputError, OptionError
 from collapsium.storage.runs.summary import read_summary
 from collapsium.storage.units import silent
@@ -258,6 +259,56 @@ def test_missing_values__are_a_level_or_the_mean_with_a_column():
     )
 
 
+def test_numbers_as_levels__have_a_level_of_missing_values_and_full_names():
+    theta, frame, _ = table(11, 90)
+    frame["code"] = np.resize([1000001.0, 1000002.0, np.nan], 90)
+    at = table_effects(theta, frame, "~ C(code)", at=["code"])
+    assert at.terms == ["code=1000001", "code=1000002", "code=(missing)"]
+    means = [theta[frame.code.fillna(0) == code].mean(axis=0) for code in (1000001, 1000002, 0)]
+    np.testing.assert_allclose(at.estimate, means, atol=1e-12)
+    gap = table_effects(theta, frame, "~ C(code) + year", contrast=["code=(missing),1000001"])
+    both = table_effects(theta, frame, "~ C(code) + year", at=["code"])
+    assert gap.terms == ["code: (missing) - 1000001"]
+    np.testing.assert_allclose(gap.estimate[0], both.estimate[2] - both.estimate[0], atol=1e-12)
+    with pytest.raises(OptionError, match="at: code: no document has the value '5'"):
+        table_effects(theta, frame, "~ C(code)", at=["code=5"])
+
+
+def test_points_of_a_narrow_curve__have_different_names():
+    theta, frame, _ = table(11, 90)
+    curve = table_effects(theta, frame.assign(year=2001.5 + frame.year * 1e-6), "~ bs(year)", at=["year"])
+    assert len({*curve.terms}) == len(curve.terms) > 2
+
+
+def test_numbers_that_vary_little_for_their_size__are_not_called_constant():
+    theta, frame, _ = table(11, 90)
+    near = frame.assign(year=2001.0 + frame.year * 1e-8)
+    with pytest.raises(OptionError, match=r"'year' varies too little for its size; write center\(year\)"):
+        table_effects(theta, near, "~ year")
+    slopes = [table_effects(theta, fields, "~ center(year)").estimate[1] for fields in (frame, near)]
+    np.testing.assert_allclose(slopes[1] * 1e-8, slopes[0], rtol=1e-4)
+
+
+def test_levels_with_commas__can_be_compared():
+    theta, frame, _ = table(11, 90)
+    frame["group"] = frame["group"].replace({"c": "Paris, Texas"})
+    found = table_effects(theta, frame, "~ group", contrast=["group=Paris, Texas, a"])
+    swapped = table_effects(theta, frame, "~ group", contrast=["group=a,Paris, Texas"])
+    assert found.terms == ["group: Paris, Texas - a"]
+    np.testing.assert_allclose(found.estimate, -swapped.estimate, atol=1e-12)
+
+
+def test_differences_along_a_number__have_a_curve_for_each_value_of_other_fields():
+    theta, frame, _ = table(11, 90)
+    frame["kind"] = np.resize(["x", "y"], 90)
+    gap = table_effects(theta, frame, "~ group * year * kind", contrast=["group=a,b"], at=["year", "kind"])
+    curves = curves_of(gap, "year")
+    assert {name: len(rows) for name, rows in curves.items()} == {
+        "group: a - b at kind=x": 25,
+        "group: a - b at kind=y": 25,
+    }
+
+
 @pytest.mark.parametrize(
     "formula",
     [
@@ -359,6 +410,49 @@ def test_tables__are_matched_by_ids_and_refused_where_they_do_not_match(tmp_path
     result = table_effects(empty, frame, "~ group")
     assert result.documents == 47
     assert "3 empty documents are left out." in result.notes
+
+
+def test_tables__with_an_index_in_another_order_are_refused():
+    theta, frame, _ = table(2, 50)
+    ids = [f"d{n}" for n in range(50)]
+    shares, fields = pd.DataFrame(theta, index=ids), frame.set_axis(ids)
+    expected = table_effects(theta, frame, "~ group").estimate
+    np.testing.assert_array_equal(table_effects(shares, fields, "~ group").estimate, expected)
+    np.testing.assert_array_equal(table_effects(theta, fields, "~ group").estimate, expected)
+    with pytest.raises(OptionError, match="data: has the index of the proportions in another order"):
+        table_effects(shares, fields[::-1], "~ group")
+
+
+def test_tables__match_whole_numbers_that_pandas_made_fractions():
+    theta, frame, _ = table(2, 50)
+    shares = pd.DataFrame(theta, columns=["x", "y", "z"])
+    shares.insert(0, "id", range(50))
+    fields = pd.concat([frame.assign(id=np.arange(50.0)), pd.DataFrame({"id": [np.nan]})])
+    found = table_effects(shares, fields, "~ group")
+    np.testing.assert_array_equal(found.estimate, table_effects(theta, frame, "~ group").estimate)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda dates: dates.astype(object).map(lambda date: date.date()),
+        lambda dates: dates.dt.to_period("D"),
+        lambda dates: dates.dt.tz_localize("UTC"),
+    ],
+)
+def test_dates_of_tables__are_years_in_every_type(written):
+    theta, _, _ = table(2, 50)
+    dates = pd.Series(pd.date_range("2001-01-01", periods=50, freq="11D")).where(np.arange(50) != 7)
+    expected = table_effects(theta, {"day": dates}, "~ bs(day)")
+    found = table_effects(theta, {"day": written(dates)}, "~ bs(day)")
+    assert found.terms == expected.terms
+    np.testing.assert_array_equal(found.estimate, expected.estimate)
+
+
+def test_decimal_numbers_of_tables__are_numbers():
+    theta, frame, _ = table(2, 50)
+    prices = [Decimal(number % 7) / 4 for number in range(49)] + [None]
+    assert table_effects(theta, {"price": prices}, "~ price").terms == ["Intercept", "price", "price[missing]"]
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from collapsium.pipeline import Corpus, Model, fit, ingest, words_by
+from collapsium.pipeline.analysis.group_words import _compared
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.reporting.plots.effects import words_figure
 from collapsium.storage.errors import OptionError
@@ -84,6 +85,25 @@ def test_words_by__finds_the_words_of_groups(run, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([*command, "--link", "logit"])
     assert "--link does not apply to --words" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--words", "9", "--formula", "~ party"], "--words: 9: there is no such topic"),
+        (["--words", "9", "--over", "party"], "--words: 9: there is no such topic"),
+    ],
+)
+def test_errors_of_the_command__name_its_flags(run, capsys, arguments, message):
+    assert main(["effects", str(run / "run"), *arguments]) == 2
+    assert capsys.readouterr().err.startswith(f"collapsium: error: {message}")
+
+
+@pytest.mark.parametrize("contrast", ["party=L, left,R", "R,L, left"])
+def test_groups__may_have_commas_in_their_names(contrast):
+    groups = ["R", "L, left", "X"]
+    [(name, sides)] = _compared(groups, contrast.rpartition("=")[2].split(","))
+    assert (name, sides) in [("L, left - R", ([1], [0])), ("R - L, left", ([0], [1]))]
 
 
 @pytest.mark.parametrize(

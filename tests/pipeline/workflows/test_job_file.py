@@ -23,6 +23,10 @@ from tests.pipeline.workflows.conftest import JOB
         (JOB.replace("[batch]", "[batch"), "expected TOML"),
         (JOB.replace('"job"', "3"), r"\[batch\]: 'folder': expected a string, found 3"),
         (JOB + "tls_ca = 'x'\n", "'tls_cert' is required"),
+        (
+            JOB.replace("topics = 3\n", "topics = 3\nrefit_growth = -1\n"),
+            "'refit_growth': expected a value greater than or equal to 0",
+        ),
     ],
 )
 def test_a_job_that_is_wrong__is_refused_before_anything_runs(job, capsys, text, where):

@@ -122,8 +122,8 @@ def test_wrong_requests__are_refused_in_one_line_and_the_next_is_answered(runs):
             line = json.loads(answer)["error"]
             assert (found, text in line, "secret" in line) == (status, True, False), (name, line)
         assert ask(port, body=b"{}", headers={})[0] == 415
-        assert ask(port, "GET")[0] == 405
-        assert ask(port, path="/nowhere", body=b"")[0] == 404
+        assert ask(port, "GET") == (405, b'{"error":"Method Not Allowed"}')
+        assert ask(port, path="/nowhere", body=b"") == (404, b'{"error":"Not Found"}')
         assert ask(port, body={"texts": TEXTS})[0] == 200
 
 
