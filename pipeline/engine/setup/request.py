@@ -473,14 +473,19 @@ def is_finished(target: Run, request: Request) -> bool:
         raise OptionError(
             f"expected at least {latest[0]}, as the run has made {latest[0]} already, found {planned}", "iterations"
         )
+    growth = request.growth
+    if growth is not None and planned < growth.complete_from:
+        raise OptionError(
+            f"expected at least {growth.complete_from}, found {planned}: the run sweeps all documents from then on",
+            "iterations",
+        )
     before = Limits(**target.record()["limits"]).planned(len(request.corpus.manifest.shards))
     if latest and planned < before:
-        stopped, growth = Model(target.folder.url), request.growth
-        growing = growth is not None and planned < growth.complete_from
-        if growing or stopped.family.uncounted_tokens(stopped.global_state) > 0:
+        stopped = Model(target.folder.url)
+        if stopped.family.uncounted_tokens(stopped.global_state) > 0:
             raise OptionError(
-                f"expected at least {before}, found {planned}: the run was planned with {before}, and some tokens do "
-                "not count until shortly before",
+                f"expected at least {before}, with which the run was planned, found {planned}: some tokens do not "
+                "count until shortly before",
                 "iterations",
             )
     if not target.model.exists(MODEL_RECORD):

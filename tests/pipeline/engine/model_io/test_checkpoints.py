@@ -151,7 +151,7 @@ def test_fewer_iterations_than_planned__are_refused_before_any_while_tokens_are_
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", iterations=40, sinks=[stop_at(12)], **options)
     before = Run(tmp_path / "run").record()
-    with pytest.raises(OptionError, match="expected at least 40, found 20: the run was planned with 40"):
+    with pytest.raises(OptionError, match="expected at least 40, with which the run was planned, found 20"):
         resume(tmp_path / "run", iterations=20, scheduler="serial")
     assert Run(tmp_path / "run").record() == before
     assert bits(resume(tmp_path / "run", scheduler="serial"), 5) == bits(whole, 5)

@@ -88,7 +88,7 @@ def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(plant
 def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, steps, tmp_path):
     within = steps["release"] - 2  # tokens are still held out
     out = stopped(planted, tmp_path / "run", within)
-    message = f"iterations: expected as many as the run was planned with, found {within + 1}"
+    message = f"iterations: expected at least {ITERATIONS}, with which the run was planned, found {within + 1}"
     with pytest.raises(OptionError, match=message):
         resume(out, iterations=within + 1, scheduler="serial")
     assert not (out / "model").exists()

@@ -242,7 +242,9 @@ def test_a_run_that_ends_during_the_search__is_refused(planted, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         fit(planted[0], tmp_path / "run", family="lda", sinks=[stop], scheduler="serial", **FIT)
-    with pytest.raises(OptionError, match="iterations: expected as many as the run was planned with, found 4"):
+    with pytest.raises(
+        OptionError, match="iterations: expected at least .* the run was planned, found 4: some tokens do not count"
+    ):
         resume(tmp_path / "run", iterations=4, scheduler="serial")
 
 
