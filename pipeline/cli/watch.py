@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from collapsium.pipeline.cli.command import JsonOptions, LogOptions, argument, in_flags, print_json
+from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.monitoring.console import LogLines, RunView, print_status
 from collapsium.pipeline.monitoring.events import Event, RunStatus
 from collapsium.pipeline.options import Options, Value
@@ -83,6 +84,9 @@ class Following:
         for event in events:
             kind = event["event"]
             self.ended = event["reason"] if kind == "end" else "" if kind in ("start", "iteration") else self.ended
+            if kind == "start" and self._run.exists():
+                # A resumed run may have another number of iterations than the one with which it began.
+                event["iterations"] = Limits(**self._run.record()["limits"]).planned(int(event["shards"]))
             for number in range(int(event.get("restarts", 0)) if kind == "start" else 0):
                 self._members.setdefault(number, Tail(self._run.member(number)))
             if kind == "member":

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import fit
+from collapsium.pipeline import fit, resume
 from collapsium.pipeline.cli import watch as following
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.cli.watch import Following, Tail, follow, so_far
@@ -165,6 +165,14 @@ def test_so_far__says_how_a_run_stands(small, tmp_path):
     assert Following(tmp_path / "run").owner() == ""
     with pytest.raises(AbsentError, match="not a run"):
         so_far(tmp_path / "nothing")
+
+
+def test_so_far__has_the_iterations_of_a_run_that_was_resumed_with_more(small, tmp_path):
+    fit(small[0], tmp_path / "run", family="lda", topics=3, iterations=3, scheduler="serial")
+    resume(tmp_path / "run", iterations=5, scheduler="serial")
+    events, state = so_far(tmp_path / "run")
+    assert [event["iterations"] for event in events if event["event"] == "start"] == [5]
+    assert state == "ended (iterations)"
 
 
 def test_watch__prints_plain_lines(small, tmp_path, capsys, monkeypatch):
