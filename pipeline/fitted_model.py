@@ -598,7 +598,8 @@ class Model:
         rows = np.asarray(pc.fill_null(pc.index_in(names, value_set=pa.array(self.document_ids, pa.string())), -1))
         shares, new = self.document_topic[rows], rows < 0
         if np.unique(rows[~new]).size < np.count_nonzero(~new):
-            twice = next(entry["values"] for entry in pc.value_counts(names).to_pylist() if entry["counts"] > 1)
+            counts = pc.value_counts(names.filter(pa.array(~new))).to_pylist()
+            twice = next(entry["values"] for entry in counts if entry["counts"] > 1)
             advice = "; adata.obs_names_make_unique() tells them apart" if column is None else ""
             raise OptionError(f"AnnData: expected distinct names of cells, found {twice!r} twice{advice}")
         smaller = self._smaller_cells(adata, words, rows, reading.get("layer"))

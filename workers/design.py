@@ -506,8 +506,9 @@ def level_text(value: object) -> str:
 def split_values(text: str, levels: Collection[str]) -> list[str]:
     """Return the values of a list with commas, which levels may contain too: the longest levels that can be read."""
     pieces, values, first = text.split(","), [], 0
+    longest = 1 + max((level.count(",") for level in levels), default=0)
     while first < len(pieces):
-        ends = range(len(pieces), first, -1)
+        ends = range(min(first + longest, len(pieces)), first + 1, -1)
         last = next((end for end in ends if ",".join(pieces[first:end]).strip() in levels), first + 1)
         values.append(",".join(pieces[first:last]).strip())
         first = last

@@ -32,6 +32,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
+from collapsium.workers.design import split_values
 
 FROM_LABELS = (
     "given labels: proportions expected from a document's labels and covariates alone, without its words, or under "
@@ -261,11 +262,10 @@ def _numbers(field: str, values: Sequence[str | float]) -> tuple[float, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def split_values(model: Model, field: str, texts: Sequence[str]) -> list[str]:
-    """Split comma-separated values, except texts that are labels of the field as they are."""
+def candidate_values(model: Model, field: str, texts: Sequence[str]) -> list[str]:
+    """Return the values of lists with commas, which labels of the field may contain too."""
     labels = {value for name, value in table_of(model).names if name == field}
-    parts = [part for text in texts for part in ([text] if text in labels else text.split(","))]
-    return [part.strip() for part in parts if part.strip()]
+    return [value for text in texts for value in split_values(text, labels)]
 
 
 def score_candidates(

@@ -58,10 +58,10 @@ def predict(
     """
     named = named_options(options, replacing, reading, scheduling)
     if options.values is not None:
-        from collapsium.pipeline.analysis import label_prediction as candidates
+        from collapsium.pipeline.analysis import label_prediction
         from collapsium.pipeline.models.model import Model
 
-        named["values"] = candidates.split_values(Model(run), options.field, [*map(str, options.values)])
+        named["values"] = label_prediction.candidate_values(Model(run), options.field, [*map(str, options.values)])
     with counting("predicting") as progress:
         prediction = pipeline.predict(
             run, documents, out, **named, tls=certificates.tls, notice=print_notice, progress=progress

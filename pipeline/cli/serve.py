@@ -6,8 +6,8 @@ import sys
 from typing import Annotated
 
 from collapsium import pipeline
-from collapsium.pipeline.analysis.options import ServeOptions
 from collapsium.pipeline.cli.command import argument, named_options
+from collapsium.pipeline.workflows.serve_options import ServeOptions
 
 SERVE_EPILOG = """examples:
   collapsium serve run

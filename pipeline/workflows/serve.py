@@ -7,8 +7,8 @@ import os
 import socket
 from collections.abc import Callable
 
-from collapsium.pipeline.analysis.options import ServeOptions
 from collapsium.pipeline.options import keywords
+from collapsium.pipeline.workflows.serve_options import ServeOptions
 from collapsium.storage.errors import MissingError, OptionError
 from collapsium.storage.units import size
 

@@ -28,12 +28,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from collapsium.pipeline.analysis.options import ServeOptions
 from collapsium.pipeline.fitted_model import TextFolding
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.workflows.batch.job_file import read_job
 from collapsium.pipeline.workflows.batch.journal import PUBLISHED
+from collapsium.pipeline.workflows.serve_options import ServeOptions
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import AbsentError, CollapsiumError
 from collapsium.storage.io.folder import Folder

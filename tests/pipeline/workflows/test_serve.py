@@ -18,7 +18,7 @@ from collapsium.storage.runs.published import RECORD, VersionRecord, Versions, c
 from collapsium.storage.runs.run import Run
 
 app = pytest.importorskip("collapsium.pipeline.workflows.serve_app", reason="the extra serve is not installed")
-from collapsium.pipeline.analysis.options import ServeOptions  # noqa: E402
+from collapsium.pipeline.workflows.serve_options import ServeOptions  # noqa: E402
 from tests.waiting import PATIENCE, wait_until  # noqa: E402
 
 ANIMALS, MARKETS = "cats and dogs purr and bark", "stocks and bonds rise on markets"
