@@ -35,7 +35,7 @@ class Fate:
         self.seed, self.session = seed, 0
         self.dead = False  # the driver
         self.taken_over = False  # the run, by another driver
-        self.duration_text = None  # number of an error that all operations on the store meet from now on
+        self.lasting = None  # number of an error that all operations on the store meet from now on
         self.faults = []  # what befell it, in words
         self._asked = Counter()
         # How bad it gets: some histories know one kind of fault only, and that often.
@@ -46,7 +46,7 @@ class Fate:
             "duplicate",
             "task",
             "store",
-            "duration_text",
+            "lasting",
             "gone",
             "interrupt",
             "sleep",
@@ -88,7 +88,7 @@ class Fate:
     def again(self):
         """Restart the driver after the store was repaired."""
         self.session += 1
-        self.dead, self.duration_text, self.taken_over = False, None, False
+        self.dead, self.lasting, self.taken_over = False, None, False
         self._asked.clear()
 
 
@@ -115,11 +115,11 @@ class FaultyFileSystem(MemoryFileSystem):
         if fate.happens("crash", 0.01, operation, path):
             fate.dead = True
             raise DriverCrash
-        if fate.duration_text is None and fate.happens("duration_text", 0.005, operation, path):
+        if fate.lasting is None and fate.happens("lasting", 0.005, operation, path):
             numbers = sorted(LASTING)
-            fate.duration_text = numbers[int(fate.draw("which", operation, path) * len(numbers))]
-        if fate.duration_text is not None:
-            raise OSError(fate.duration_text, LASTING[fate.duration_text], path)
+            fate.lasting = numbers[int(fate.draw("which", operation, path) * len(numbers))]
+        if fate.lasting is not None:
+            raise OSError(fate.lasting, LASTING[fate.lasting], path)
         if fate.happens("store", 0.4, operation, path):
             raise OSError(errno.EIO, "the store failed on purpose", path)
 

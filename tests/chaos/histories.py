@@ -121,9 +121,12 @@ def unglanced():
 
 @contextlib.contextmanager
 def unhurried():
-    """No pauses between attempts; and a driver that ended counts as dead, although its process is this one."""
-    hurried = mock.patch.object(file, "pause")
-    with unglanced(), hurried, mock.patch.object(run_lock, "is_alive", return_value=False):
+    """No pauses between attempts, no clock, and a driver that ended counts as dead, although its process is this one.
+
+    A lock that is renewed after some seconds asks the store more often on a slow machine, and a seed would not replay.
+    """
+    lock = mock.patch.multiple(run_lock, is_alive=lambda *_: False, clock_seconds=lambda: 0.0, RENEWALS=1e-6)
+    with unglanced(), mock.patch.object(file, "pause"), lock:
         yield
 
 
@@ -177,7 +180,7 @@ def require_called_for(error, fate):
         return
     if isinstance(error, StoreError):
         called = "on purpose" in str(error) and fate.rates["store"] > 0.1
-        assert called or (fate.duration_text is not None and LASTING[fate.duration_text] in str(error)), error
+        assert called or (fate.lasting is not None and LASTING[fate.lasting] in str(error)), error
         return
     assert isinstance(error, ClusterError), error
     assert any(kind in fault for fault in fate.faults for kind in ("scheduler", "task", "gone")), error

@@ -119,7 +119,7 @@ COMMANDS = {
     "split": ["split", "corpus", "train", "held", "--fraction", "0.4"],
     "split-documents": ["split", "corpus", "train", "held", "--documents", "--fraction", "0.5", "--seed", "3"],
     "split-labels": ["split", "corpus", "train", "held", "--drop-labels", "0.5"],
-    "inverse_temperature": ["explode", "corpus", "made"],
+    "explode": ["explode", "corpus", "made"],
     "ingest-normalised": [
         "ingest", "old.jsonl", "made", "--normalise", "stem:english", "--phrases", "count", "--phrase-count", "2",
         "--segments", "sentences", "--scheduler", "serial",
