@@ -546,7 +546,7 @@ def _frame(
         if number not in levels and not counts[name].is_number:
             continue  # A field of many levels
         if number in levels:
-            # Where no document lacked the field when the design was made, those that do have the reference level.
+            # Where no document lacked the field when the design was made, documents that lack it get the reference.
             place = {MISSING: 0} | {level: code for code, level in enumerate(levels[number])}
             missing = values.dtype == np.float64
             texts = [
