@@ -51,7 +51,7 @@ MAX_POWER = 4  # Largest exponent
 MAX_BASIS = 50  # Largest number of columns of a basis
 MAX_COLUMNS = 300  # Columns of a design, whose square is summed for each topic
 MAX_REFERENCE = 20_000  # Rows from which knots and scales are computed; of larger corpora these are quantiles
-MAX_DISTINCT = 1 << 16  # Distinct numbers of a field that are columns_used; more are rounded
+MAX_DISTINCT = 1 << 16  # Largest number of distinct numbers of a field; further ones are rounded
 CONSTANT = 1e-12  # Variance, relative to the mean square, up to which a column is constant
 WELL_CONDITIONED = 1e4  # Condition of scaled columns up to which they need no other basis, and indicators stay sparse
 COLLINEAR = 1e-9  # Share of a column's variance that the columns before it must leave over
@@ -546,7 +546,7 @@ def _frame(
         if number not in levels and not counts[name].is_number:
             continue  # A field of many levels
         if number in levels:
-            # Where no document lacked the field when the design was made, those that do have the reference level.
+            # Where no document lacked the field when the design was made, documents that lack it get the reference.
             place = {MISSING: 0} | {level: code for code, level in enumerate(levels[number])}
             missing = values.dtype == np.float64
             texts = [

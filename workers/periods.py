@@ -250,7 +250,7 @@ def _group_sums(weights: Floats, rows: Ints, starts: Ints, values: Floats) -> Fl
 
 
 def _merged(sums: DateSums) -> DateSums:
-    """Return the sums with sums row for each date, added in their order."""
+    """Return the sums with one row for each date, added in their order."""
     order, starts = _groups(sums.exact, sums.hour, sums.day_first)
     first = order[starts[:-1]]
     ones = np.ones(order.size)

@@ -362,7 +362,7 @@ class QuickClusterSettings:
     # Words of a cluster, on average, below which documents are clustered too: so few words are no topic. (With 7, on
     # KOS with 1000 topics, fits end lower by 0.025; with 11 to 17 as high.)
     least_words: int = 10
-    # Clusters of short documents, and the clusters that any document begins in: `max_shares` of the longest ones
+    # Settings of clusters of short documents; `max_shares` also limits the clusters that the longest documents begin in
     documents: ClusterSettings = field(
         default=ClusterSettings(iterations=5, candidates=3, sharpness=12.0, min_share=0.03)
     )

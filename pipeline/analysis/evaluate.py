@@ -275,7 +275,7 @@ def _evaluated(
     where: Mapping[str, Any],
     labels: tuple[bool, tuple[str, ...]] = (False, ()),
 ) -> Evaluation:
-    """Score models on held-out tokens of known documents, or on unseen documents and from their labels."""
+    """Score models on held-out tokens of known documents, or on unseen documents, also given their labels alone."""
     for scored in (what.corpus, what.tokens):
         require_same_vocabulary(named, scored)
     note = require_disjoint(named, what)

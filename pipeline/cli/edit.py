@@ -35,8 +35,9 @@ def edit(
     Counts stay exact. A merged topic has the sum of its parts' counts, for each document
     and each word, and the name of the first part that has one.
 
-    Topics of lda and hdp can be edited, if the fit had order 0 and learned no
-    parameter of the words. The model's counts are held in memory.
+    Topics of lda and hdp can be edited, unless the fit used --prevalence, --seeds,
+    order 2 or the stochastic schedule, or learned beta. The model's counts are held
+    in memory.
     """
     edited = pipeline.edit(run, out, **named_options(options, replacing))
     if output.as_json:

@@ -106,7 +106,7 @@ def effects(
     slope differ by party, bs(year, df=5) is a smooth curve, and C(year) has one effect
     per year. The operators are + - * : ^ ( ), and the functions bs, cr, cs, poly, C, I,
     scale, center, exp, log, log2, log10 and sqrt. Put names that are not plain words in
-    backquotes. Each value of a label is compared with the most frequent one. Documents
+    backquotes. Each label of a field is compared with the most frequent one. Documents
     without a label have the level (missing); documents without a number have the mean
     and an indicator column.
 

@@ -31,7 +31,7 @@ class FamilyFlags(Options):
 
     family: Annotated[str | None, Value("FAMILY")] = Field(
         None,
-        description=f"model family: {', '.join(family_names())}; together with --help, its options are listed",
+        description=f"model family: {', '.join(family_names())}; with --help, the family's options are listed",
     )
     settings: Annotated[Texts, Value("NAME=VALUE", flag="--set")] = Field(
         (), description="an option of the family, with a TOML value, such as --set 'learn=[\"alpha\"]'; may be repeated"

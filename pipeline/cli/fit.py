@@ -49,8 +49,8 @@ class ResumeOptions(Options):
     resume: Annotated[Location | None, Value("RUN")] = Field(
         None,
         description="continue a run from its last complete checkpoint, with the options of its run.json. CORPUS and "
-        "`heldout` are needed only if they were moved; of the other options, only those may change that control when "
-        "the fit stops, how often it is scored and saved, and where it runs",
+        "`heldout` are needed only if they were moved; other options may change only if they control when the fit "
+        "stops, how often it is scored and saved, or where it runs",
     )
 
 

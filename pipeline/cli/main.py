@@ -348,7 +348,7 @@ def _one_line(error: CycloptsError, usage: object = "") -> str:
 # Exit codes. The signal of a closed pipe stays ignored, because it would end a driver whose scheduler has died.
 FAILURE, USAGE, TAKEN_OVER, INTERRUPTED, CLOSED_PIPE = 1, 2, 5, 130, 128 + signal.SIGPIPE
 
-MAX_MESSAGE = 4000  # Letters of an error, at most; names out of files, which it repeats, may be of any length
+MAX_MESSAGE = 4000  # Characters of an error, at most; names out of files, which it repeats, may be of any length
 
 
 # Seconds within which signals count as one: `timeout` sends one to the process and one to its group

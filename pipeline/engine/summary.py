@@ -69,7 +69,7 @@ WORDS_TOGETHER = 512
 VALUES = 100  # Labels of a field
 MIN_PROPORTION = 0.01  # Smaller proportions are left out
 MAX_PROPORTION = 1.001  # Largest proportion that rounding may give
-TITLE_LETTERS = 200  # Letters of a title
+TITLE_LETTERS = 200  # Characters of a title
 
 
 def summary_of(

@@ -51,7 +51,7 @@ class Stability(NamedTuple):
     """Stability of a topic over other fits."""
 
     value: float  # One minus the mean Hellinger distance to its matches, in [0, 1]
-    support: int  # Number of the fits whose match is the same topic, at most `IdentityRule.max_distance` away
+    support: int  # Number of the fits whose match is the same topic, at most `MAX_IDENTITY_DISTANCE` away
 
 
 def stability(reference: Model, fits: Sequence[Model]) -> dict[int, Stability]:

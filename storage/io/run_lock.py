@@ -178,7 +178,7 @@ class Gate:
 
 
 RENEWALS = 6  # Renewals of a lock during a lease
-# Attempts to release a lock, and seconds between two. Each request to the store is itself retried (`retry`).
+# Attempts to release a lock, and seconds between two. Each request to the store is itself retried (`with_retries`).
 RELEASES, RELEASE_PAUSE = 4, 0.25
 
 

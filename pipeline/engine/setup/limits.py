@@ -99,8 +99,8 @@ class Limits(Options):
     ] = Field(
         1,
         description="batch schedule: sweeps of a shard before its counts are exchanged with the others; more than one "
-        "saves traffic, but each sweep gains a little less; auto: one sweep, and, if the exchange takes longer than "
-        "the sweeps, a notice after the first iterations with the number that would balance them",
+        "saves traffic, but each sweep gains a little less; auto: one sweep; if the exchange takes longer than the "
+        "sweeps, a notice after the first iterations names the number that would balance them",
     )
     schedule: Annotated[Schedule, Value(heading=SCHEDULE)] = Field(
         "batch",
@@ -123,7 +123,7 @@ class Limits(Options):
         0,
         ge=0,
         le=MAX_SAMPLES,
-        description="number of states to save, including the last, as models whose predictions are averaged",
+        description="number of states to save as models, including the last; their predictions are averaged",
     )
     sample_every: Annotated[int, Value("T", unit="iterations", heading=ENSEMBLES)] = Field(
         0,
@@ -197,9 +197,9 @@ class StartOptions(Options):
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
-        description="initial proportions of the documents, which rarely need to be changed: quick-clusters: the shares "
+        description="each document's initial proportions, which rarely need to be changed: quick-clusters: the shares "
         "of its words in clusters of words; clusters: the cluster nearest to its words' vectors, for short documents; "
-        "documents: the components of a mixture with one topic per document; tree: the same, with a root topic for "
+        "documents: its component in a mixture with one topic per document; tree: the same, with a root topic for "
         "common words; random; or a Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda "
         "and hdp, but random with seed words, dense responsibilities, the stochastic schedule, or fewer than two "
         "documents per topic; random with other families)",
@@ -220,8 +220,8 @@ class EnsembleOptions(Options):
         0,
         ge=0,
         le=MAX_RESTARTS,
-        description="number of random seeds to fit in parallel, as separate runs under RUN/members/; `collapsium "
-        "evaluate RUN` averages their predictions",
+        description="number of fits with different seeds, in parallel, as separate runs under RUN/members/; "
+        "`collapsium evaluate RUN` averages their predictions",
     )
     keep: Annotated[Keep, Value(heading=ENSEMBLES)] = Field(
         "all",

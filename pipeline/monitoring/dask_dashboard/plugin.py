@@ -57,7 +57,7 @@ class Runs(distributed.SchedulerPlugin):  # type: ignore[misc]
         if topic != TOPIC or not isinstance(msg, dict) or not {"run", "event", "totals"} <= set(msg):
             return
         run, event = str(msg["run"]), msg["event"]
-        # The event cluster begins or resumes a fit.
+        # The event `cluster` begins or resumes a fit.
         if run not in self._statuses or event["event"] == "cluster":
             self._statuses.pop(run, None)
             self._statuses[run] = RunStatus()

@@ -73,7 +73,7 @@ AREAS = (
 )  # fmt: skip
 GREY = "#CFCFCF"
 OTHERS = "other topics"
-# Words in a legend, and letters of each.
+# Words in a legend, and characters of each.
 WORDS, LETTERS = 5, 18
 # Size of a panel, width of a legend at its right, and height of a line of a legend below, in inches.
 PANEL = (6.4, 3.9)

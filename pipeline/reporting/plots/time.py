@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_TOPICS = 12
-# Most words in a panel's title, letters of each, and letters of all, which fit above a panel.
+# Most words in a panel's title, characters of each, and characters of all, which fit above a panel.
 WORDS, LETTERS, TITLE_LETTERS = 5, 14, 46
 BAND = 1.96  # Half-width of the bands in standard errors, which makes them 95% intervals
 FEW_DOCUMENTS = 5  # Periods with fewer documents have hollow marks, and their bands do not determine the scale

@@ -110,7 +110,7 @@ def _figure(tree: Sequence[Topic], title: str, style: Style) -> Figure:
 
 
 def _write(axes: Axes, x: float, y: float, text: str, size: float, colour: str) -> None:
-    # Without parse_math a dollar sign would start a formula.
+    # Without `parse_math`, a dollar sign would start a formula.
     axes.text(x, y, text, size=size, color=colour, ha="left", va="center_baseline", parse_math=False)
 
 

@@ -45,8 +45,8 @@ PairsT = TypeVar("PairsT", float, npt.NDArray[np.number])
 
 
 MAX_COMPLETE_TOPICS = 128  # Up to this many topics, short documents begin with all of them, and all may stay active
-# With more topics, a document may have `base_room` active ones, and one more for each `pairs_per_topic` pairs, to
-# the nearest multiple of eight, as kernels process eight at a time; but `min_room` at least. (40 instead of 64 in
+# With more topics, a document may have `BASE_ROOM` active ones, and one more for each `PAIRS_PER_TOPIC` pairs, to
+# the nearest multiple of eight, as kernels process eight at a time; but `MIN_ROOM` at least. (40 instead of 64 in
 # short documents lose 0.01 to 0.03 in score on news and reviews.)
 BASE_ROOM = 24
 PAIRS_PER_TOPIC = 8
@@ -55,7 +55,7 @@ MIN_ROOM = 64
 # thousands of words show which topics a document has, and topics beyond hold shares of a percent
 MAX_RESPONSIBILITIES = 3 << 15
 MIN_LONG_ROOM = 16
-# Small active sets have room for a `small_divisor`-th of the topics of others, to the nearest multiple of eight,
+# Small active sets have room for a `SMALL_DIVISOR`-th of the topics of others, to the nearest multiple of eight,
 # and for eight at least
 SMALL_DIVISOR = 8
 MIN_TOKENS = 0.01  # Expected tokens that an active topic exceeds; it also exceeds its prior a_k

@@ -58,7 +58,7 @@ class SmallActiveSets(IntEnum):
     """Documents whose active sets are small."""
 
     NOWHERE = 0
-    IN_HALF = 1  # In the groups `sums.SMALL_SETS`
+    IN_HALF = 1  # In the groups `SMALL_SETS`
     EVERYWHERE = 2
 
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 BATCH_DOCUMENTS = 32  # Documents of a batch
 DOCUMENT_PASSES = 4  # Passes over each document
-DECAY_POWER = 0.9  # The step of batch t, 0 for the first, is (1 + t)^-decay_power
+DECAY_POWER = 0.9  # The step of batch t, 0 for the first, is (1 + t)^-DECAY_POWER
 # Documents for each topic that the first step of a run sweeps by themselves, and the number of these sweeps
 SEED_DOCUMENTS = 20
 SEED_SWEEPS = 30

@@ -176,7 +176,7 @@ class _Pool:
         self.products = sums.products - both - both.T + components.gram[-1, -1] * np.outer(factors, factors)
 
     def evidence(self, second: Vector, products: Vector) -> float:
-        """Return the part of the bound that depends on a chain's best q(w); see `gaussian.evidence`."""
+        """Return the part of the bound that depends on a chain's best q(w); see `posterior.evidence`."""
         solve = self.tau * np.linalg.inv(np.eye(len(second)) / self.prior.variance + self.tau * second)
         cost = self.words * special.log1p(self.prior.variance * self.tau * np.diag(second)).sum()
         return 0.5 * (self.tau * float((solve * products).sum()) - float(cost))

@@ -545,7 +545,7 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows,
     def advance(
         self, rows: GibbsNcrpRows, delta: Delta, global_state: GibbsNcrpGlobalState
     ) -> tuple[GibbsNcrpRows, GibbsNcrpGlobalState]:
-        """Return the rows and globals with which a shard is swept once more, with the nodes that it has created."""
+        """Return the rows and the global state for another sweep of a shard, with the nodes that it has created."""
         changes, nodes = delta.read(GibbsNcrpRows), delta.read(NodeChanges)
         if changes is None or nodes is None:
             return rows, global_state

@@ -234,7 +234,7 @@ def _sum_pairs(
 
 @borrower
 def _presence(q: Lanes, count: int, weight: float, eight: Array) -> Lanes:
-    """Return the probabilities that some token of a pair has a topic: 1 less `moments.absence`."""
+    """Return the probabilities that some token of a pair has a topic: 1 less `special.absence`."""
     one = spread_evenly(ONE)
     if weight == 1.0:
         absent, base = one, one - q

@@ -129,7 +129,7 @@ def fold_in_labels(
 ) -> None:
     """Fit the counts of unseen documents with the topics held fixed; twin: `naive.gibbs_labels.fold_in`.
 
-    Zeroth-order sweeps as in `predict.fold_in`, over the topics that each document may have.
+    Zeroth-order sweeps as in `prediction.fold_in`, over the topics that each document may have.
     """
     offsets, position, counts = documents.offsets, documents.position, documents.counts
     word_topic, word_parameter, inverse = topics.word_topic, topics.word_parameter, topics.inverse_totals

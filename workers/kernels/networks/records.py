@@ -393,7 +393,7 @@ class ExpectedDocument(NamedTuple):
 
     graph: GraphArrays  # The network
     priors: ExpectedPriors  # Parameters of the vectors
-    # Arrays by node and topic (`expected_tables.OWN` and the other names there); shared nodes come first; (9, rows,
+    # Arrays by node and topic (`updates.OWN` and the other names there); shared nodes come first; (9, rows,
     # topics)
     values: Float64Cube
     totals: ExpectedTotals  # Counts by node

@@ -504,7 +504,7 @@ def sweep_documents(
 
     p(c_d = c) ~ p(c | others, gamma) prod_l p(w_dl | words of c_l), and p(z = l) ~ (n_dl' + alpha_l) (n_iw' + eta_l) /
     (n_i' + W eta_l) at the path's node i of level l (Blei, Griffiths, Jordan and Tenenbaum 2003). In one sweep of eight
-    a path with new levels is proposed before (`gibbs_proposals.metropolis_step`): given its levels a document seldom
+    a path with new levels is proposed before (`metropolis_step`): given its levels a document seldom
     leaves its path. A document outside the tree joins on such a path, or on one of its own, and is then drawn three
     times over. With T tokens and D documents in the shard, T random numbers are for levels and D for paths, as many for
     proposals, and D for whether these are accepted; and as many again for each further time.
