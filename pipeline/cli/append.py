@@ -62,8 +62,9 @@ def append(
         print_report(report, "vector")
         return
     print(
-        f"{corpus}: {counted(report.documents, 'document')} added, now {manifest.documents:,} documents, "
-        f"{manifest.vocabulary.words:,} words, {manifest.tokens:,} tokens, {counted(len(manifest.shards), 'shard')}"
+        f"{corpus}: {counted(report.documents, 'document')} added, now {counted(manifest.documents, 'document')}, "
+        f"{counted(manifest.vocabulary.words, 'word')}, {counted(manifest.tokens, 'token')}, "
+        f"{counted(len(manifest.shards), 'shard')}"
     )
     if unknown.tokens:
         print(f"  {unknown.text()}")

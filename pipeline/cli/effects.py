@@ -14,7 +14,7 @@ from collapsium.pipeline.analysis.options import EffectOptions, PosteriorOptions
 from collapsium.pipeline.cli.command import JsonOptions, UsageError, argument, in_flags, named_options, print_json
 from collapsium.pipeline.engine.edit_options import names_by_topic
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.options import Location, Options, OverwriteOptions, Value
 from collapsium.storage.errors import OptionError, flag_of
@@ -289,6 +289,6 @@ def _print(estimates: pipeline.Effects, level: float) -> None:
         estimates.errors, estimates.errors
     )
     tested = "" if estimates.kind == "prediction" else "; p adjusted over the topics by Holm's method"
-    print(f"{estimates.documents:,} documents; errors {errors}{tested}")
+    print(f"{counted(estimates.documents, 'document')}; errors {errors}{tested}")
     for note in estimates.notes:
         print(plain(in_flags(note)))

@@ -21,7 +21,7 @@ from collapsium.pipeline.cli.command import (
 )
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.storage.data_types import JsonObject
 from collapsium.storage.errors import flag_of
@@ -100,9 +100,9 @@ def evaluate(
             run, counted_in, **execution, **({} if new_texts.names_corpus(counted_in) else read)
         )
         record["coherence"] = _record(coherent)
-        counted = sum(not math.isnan(value) for value in coherent.topic_npmi)
-        lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted:,} topics"]
-        lines += [f"diversity  {coherent.diversity:.4f}", f"counted in {coherent.documents:,} documents"]
+        with_npmi = sum(not math.isnan(value) for value in coherent.topic_npmi)
+        lines += [f"coherence  {coherent.npmi:.4f} (NPMI), mean of {counted(with_npmi, 'topic')}"]
+        lines += [f"diversity  {coherent.diversity:.4f}", f"counted in {counted(coherent.documents, 'document')}"]
         lines += [f"defined as {coherent.definition}"]
     if metrics:
         documents = {name: getattr(options, name) for name in ("heldout", "unseen", "seed")}
@@ -130,7 +130,7 @@ def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
         lines += [f"member     {member.member}: {member.reconstruction_error:.4f}" for member in score.members]
         return [*lines, f"defined as {score.definition}"]
     lines = [f"score      {score.score:.4f} nats per token", f"perplexity {score.perplexity:.2f}"]
-    lines += [f"tokens     {score.tokens:,} in {score.documents:,} documents"]
+    lines += [f"tokens     {score.tokens:,} in {counted(score.documents, 'document')}"]
     lines += [f"member     {member.member}: {member.score:.4f}" for member in score.members]
     lines.append(f"defined as {score.definition}")
     lines += [] if score.unknown is None else [f"unknown    {score.unknown.text()}"]
@@ -138,7 +138,7 @@ def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
     if by_labels is not None:
         lines += [f"score      {by_labels.score:.4f} nats per token, given labels"]
         lines += [f"perplexity {by_labels.perplexity:.2f}"]
-        documents = f"{by_labels.documents:,} documents, {by_labels.labelled:,} with known labels"
+        documents = f"{counted(by_labels.documents, 'document')}, {by_labels.labelled:,} with known labels"
         lines += [f"tokens     {by_labels.tokens:,} in {documents}"]
         lines += [f"unknown    {by_labels.unknown:,} labels that training did not have"] if by_labels.unknown else []
         lines += [f"member     {member.member}: {member.score:.4f}" for member in by_labels.members]
@@ -149,7 +149,7 @@ def _lines(score: pipeline.Evaluation | pipeline.Reconstruction) -> list[str]:
 def _classification_lines(scores: Classification) -> list[str]:
     """Return the lines that are printed of a field's classification, with the classes of most documents."""
     single = f", {scores.single:,} with one value" if scores.single < scores.documents else ""
-    lines = [f"{plain(scores.field)}: predicted in {scores.documents:,} documents{single}"]
+    lines = [f"{plain(scores.field)}: predicted in {counted(scores.documents, 'document')}{single}"]
     lines.append(f"accuracy   {scores.accuracy:.4f}")
     if scores.macro_f1 is not None:
         lines += [f"macro F1   {scores.macro_f1:.4f}", f"micro F1   {scores.micro_f1:.4f}"]

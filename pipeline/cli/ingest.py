@@ -107,8 +107,9 @@ def ingest(
             print_report(history.report, "vector")
         return
     print(
-        f"{corpus}: {manifest.documents:,} documents, {manifest.vocabulary.words:,} words, "
-        f"{manifest.tokens:,} tokens in {manifest.pairs:,} pairs, {counted(len(manifest.shards), 'shard')}"
+        f"{corpus}: {counted(manifest.documents, 'document')}, {counted(manifest.vocabulary.words, 'word')}, "
+        f"{counted(manifest.tokens, 'token')} in {counted(manifest.pairs, 'pair')}, "
+        f"{counted(len(manifest.shards), 'shard')}"
     )
     print_unknown(unknown)
     if history is not None:

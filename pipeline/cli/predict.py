@@ -19,7 +19,7 @@ from collapsium.pipeline.cli.command import (
 )
 from collapsium.pipeline.corpora.options import ReadingOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.options import OverwriteOptions
 from collapsium.pipeline.reporting.options import PredictOptions
@@ -69,7 +69,7 @@ def predict(
     if output.as_json:
         print_json(with_unknown(asdict(prediction), prediction.unknown))
         return
-    print(f"{out}: {plain(prediction.field)} of {prediction.documents:,} documents")
+    print(f"{out}: {plain(prediction.field)} of {counted(prediction.documents, 'document')}")
     print_unknown(prediction.unknown)
     if prediction.known:
         accuracy = f"{prediction.right:,} of {prediction.known:,} ({prediction.right / prediction.known:.1%})"
@@ -133,10 +133,10 @@ def infer(
     whose = f", means of {inferred.models} models" if inferred.models > 1 else ""
     if inferred.member is not None:
         whose = f" by {inferred.member}, as the members' topics were not matched"
-    rows = "segments" if options.segments else "documents"
+    row = "segment" if options.segments else "document"
     if output.as_json:
-        facts = {"path": out, rows: inferred.rows, "models": inferred.models, "member": inferred.member}
+        facts = {"path": out, f"{row}s": inferred.rows, "models": inferred.models, "member": inferred.member}
         print_json(with_unknown(facts, inferred.unknown))
         return
-    print(f"{out}: proportions of {inferred.rows:,} {rows}{whose}")
+    print(f"{out}: proportions of {counted(inferred.rows, row)}{whose}")
     print_unknown(inferred.unknown)

@@ -17,7 +17,7 @@ from collapsium.pipeline.cli.command import (
     print_json,
 )
 from collapsium.pipeline.executors.schedulers import CertificateOptions, SchedulerOptions
-from collapsium.pipeline.formatting import plain
+from collapsium.pipeline.formatting import counted, plain
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.options import OverwriteOptions, RankOptions
 from collapsium.pipeline.reporting.options import (
@@ -85,7 +85,7 @@ def report(
     if output.as_json:
         print_json({name: value for name, value in asdict(summary).items() if name != "page"})
         return
-    print(f"{out}: {summary.topics:,} topics, {summary.examples:,} example documents")
+    print(f"{out}: {counted(summary.topics, 'topic')}, {counted(summary.examples, 'example document')}")
     for note in summary.notes:
         print(plain(in_flags(note)))
 
@@ -201,7 +201,7 @@ def export(
         exported = pipeline.export(
             run, out, **named_options(options, replacing, tables, scheduling), tls=certificates.tls, progress=progress
         )
-    documents = f", {exported.documents:,} documents" if exported.documents else ""
-    print(f"{out}: {exported.topics:,} topics{documents}")
+    documents = f", {counted(exported.documents, 'document')}" if exported.documents else ""
+    print(f"{out}: {counted(exported.topics, 'topic')}{documents}")
     for note in exported.notes:
         print(plain(in_flags(note)))

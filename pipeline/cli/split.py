@@ -60,9 +60,9 @@ def split(
         elif manifest.vectors is not None:
             print(f"{folder}: {manifest.documents:,} vectors")
         elif options.documents or options.folds:
-            print(f"{folder}: {manifest.tokens:,} tokens in {manifest.documents:,} documents")
+            print(f"{folder}: {counted(manifest.tokens, 'token')} in {counted(manifest.documents, 'document')}")
         else:
-            print(f"{folder}: {manifest.tokens:,} tokens")
+            print(f"{folder}: {counted(manifest.tokens, 'token')}")
 
 
 EXPLODE_EPILOG = """examples:

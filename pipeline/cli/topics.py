@@ -9,7 +9,7 @@ from typing import Annotated
 from collapsium import pipeline
 from collapsium.pipeline.analysis.options import LabelOptions, NamerOptions, TopicOptions
 from collapsium.pipeline.cli.command import JsonOptions, UsageError, argument, named_options, print_json
-from collapsium.pipeline.formatting import plain, times
+from collapsium.pipeline.formatting import counted, plain, times
 from collapsium.pipeline.monitoring.console import counting
 from collapsium.pipeline.options import OverwriteOptions, RankOptions
 from collapsium.pipeline.reporting.options import FoldingOptions, TreeFileOptions
@@ -170,7 +170,7 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
         print_json({"topics": [_record(topic, False) for topic in table.topics], "labels": labels})
         return
     for number, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
-        print(f"{plain(title)}  ({count:,} documents)")
+        print(f"{plain(title)}  ({counted(count, 'document')})")
         for column in table.foremost(number, TOPICS_PER_LABEL):
             topic = table.topics[column]
             if table.expected is None:
@@ -180,7 +180,9 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
                 figures = f"{table.expected[number, column]:8.3%} {'×' + lift:>6}"
             print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
     if options.csv is not None:
-        print(f"{options.csv}: weights of {len(table.titles):,} labels and {len(table.topics):,} topics")
+        print(
+            f"{options.csv}: weights of {counted(len(table.titles), 'label')} and {counted(len(table.topics), 'topic')}"
+        )
         for note in guarded_note(guarded):
             print(note)
 

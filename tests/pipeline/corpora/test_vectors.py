@@ -282,7 +282,7 @@ def test_the_command__splits_whole_documents(corpus, documents, tmp_path, capsys
         "4",
     ]
     assert main(["split", *words]) == 0
-    assert capsys.readouterr().out.splitlines()[0].endswith("tokens in 1 documents")
+    assert capsys.readouterr().out.splitlines()[0].endswith("tokens in 1 document")
 
 
 # Refusals ------------------------------------------------------------------------------------------------------------
