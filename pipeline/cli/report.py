@@ -113,7 +113,7 @@ def plot(
     of_topics: TopicPlotOptions,
     output: SharesJsonOptions,
 ) -> None:
-    """Draw the course of a fit, topic sizes and a topic map as PNG or SVG.
+    """Draw the course of a fit, topic sizes and a topic map as PNG, SVG or PDF.
 
     This command needs the extra 'plots'. The panels, chosen with --what:
       score, objective  their value over the iterations
