@@ -228,7 +228,7 @@ class WordChainOptions(Options):
         gt=0,
         description="strength, in tokens, by which each period's words are smoothed towards the previous period's; a "
         "large strength keeps the words constant (default: for each topic, the value from 1,000 to 1,000,000 that "
-        "best predicts the last period)",
+        "best predicts the last periods)",
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="present location of the training corpus, if it was moved"

@@ -32,8 +32,8 @@ COMPARE_EPILOG = """examples:
   collapsium compare reviews out --families hdsp --vary 'labels=["stars","category"],["stars"]'
 
 --set FAMILY.OPTION=VALUE sets an option of a family (see `collapsium fit --family
-FAMILY --help`), or of the loop, such as iterations. A value NUMBER/K, such as 0.1/K,
-is divided by the cell's number of topics."""
+FAMILY --help`) or of its fits, such as iterations. In a value such as 0.1/K, K is the
+number of topics of the fit."""
 
 
 def compare(
@@ -50,13 +50,14 @@ def compare(
     log: LogOptions,
     output: JsonOptions,
 ) -> None:
-    """Compare model families on a corpus, by the same definition of the score.
+    """Compare model families, numbers of topics and seeds on the same held-out tokens.
 
-    Tokens of each document are held out. Each family is fitted with several numbers of
-    topics and several seeds. OUT has the results: table.md and table.parquet (one row
-    for each cell of the grid), the runs and plots/. Families that determine their
-    number of topics are fitted from each of --init-topics. Repeat an interrupted
-    command to continue it.
+    Some tokens of each document are held out. Each family is fitted with several
+    numbers of topics and several seeds. Families that determine their number of topics
+    are fitted from each of --init-topics. OUT has the results: table.md and
+    table.parquet, the runs and plots/. A cell of the experiment grid, one row of the
+    table, is a family with one number of topics and one value of each option. Repeat an
+    interrupted command to continue it.
     """
     from collapsium.pipeline.monitoring.progress import ProgressLine, Terminal
     from collapsium.pipeline.workflows.compare import GridView

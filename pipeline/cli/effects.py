@@ -24,7 +24,7 @@ EFFECTS_EPILOG = """examples:
   collapsium effects RUN --formula '~ party + bs(year, df=5)' --cluster speech
   collapsium effects RUN --formula '~ party * bs(date, df=5)' --at date --contrast party=R,D --picture gap.svg
   collapsium effects RUN --formula '~ president' --permutations 40
-  collapsium effects RUN --formula '~ party' --words 7 --contrast R,D
+  collapsium effects RUN --formula '~ party' --words 7 --contrast party=R,D
   collapsium effects RUN --words 7 --over '5 years' --picture words.pdf
   collapsium effects --proportions theta.csv --data table.csv --formula '~ treatment'"""
 
@@ -65,7 +65,7 @@ class WordsOptions(Options):
         None,
         gt=0,
         description="with `over`: strength, in tokens, by which a period's words are smoothed towards the previous "
-        "period (default: the strength that best predicts the last period)",
+        "period (default: the strength that best predicts the last periods)",
     )
 
 
@@ -102,13 +102,13 @@ def effects(
     The fit need not have used them. Estimates are shares: 0.05 means five percentage
     points.
 
-    Formulas are written as in R. ~ party + year adds effects, party * year lets the
-    slope differ by party, bs(year, df=5) is a smooth curve, and C(year) has one effect
-    per year. The operators are + - * : ^ ( ), and the functions bs, cr, cs, poly, C, I,
-    scale, center, exp, log, log2, log10 and sqrt. Put names that are not plain words in
-    backquotes. Each label of a field is compared with the most frequent one. Documents
-    without a label have the level (missing); documents without a number have the mean
-    and an indicator column.
+    Formulas are written as in R. ~ party + year adds effects, ~ party * year lets the
+    slope of year differ by party, bs(year, df=5) is a smooth curve, and C(year) has one
+    effect per year. The operators are + - * : ^ ( ), and the functions bs, cr, cs, poly,
+    C, I, scale, center, exp, log, log2, log10 and sqrt. Put names that are not plain
+    words in backquotes. Each value of a label is compared with the most frequent one.
+    Documents without a label have the level (missing); documents without a number have
+    the mean and an indicator column.
 
     Without further options, the estimates are the formula's coefficients. With --at they
     are the proportions at certain values, averaged over all documents, and with
@@ -117,9 +117,9 @@ def effects(
 
     Standard errors include the uncertainty about each document's proportions, which are
     sampled with the topics fixed (in families with Dirichlet proportions; for others a
-    notice says that it is missing). They are robust to unequal variances. Documents that
-    belong together, such as paragraphs of a speech, need --cluster FIELD, or the
-    intervals are too narrow.
+    notice says that this uncertainty is missing). Standard errors are robust to unequal
+    variances. Documents that belong together, such as paragraphs of a speech, need
+    --cluster FIELD, or the intervals are too narrow.
 
     --words TOPIC compares words instead: it shows, by log-odds, the words that each group
     of the formula's only field uses more often for a topic than all other documents or,
@@ -129,11 +129,11 @@ def effects(
     --words TOPIC --over PERIOD follows the words of a topic over time, without a formula:
     the most probable words of each period (decade, '5 years', or a field of numbers), and
     the words that rise and fall. Neighbouring periods are smoothed towards one another,
-    with the strength that best predicts the last one.
+    as strongly as best predicts the last ones.
 
     Without RUN, --proportions and --data name CSV files from any tool, with one row per
-    document. Their rows have the same order, unless the first column of the proportions
-    contains ids and the data has a column of the same name.
+    document. Rows are matched by ids if the first column of the proportions contains
+    ids and the data has a column of the same name, and by their order otherwise.
 
     The printed table has p-values adjusted over the topics by Holm's method. --json prints
     rows with topic, words, term, estimate, se, low, high, p (unadjusted) and p_adjusted.

@@ -64,10 +64,10 @@ def ingest(
 ) -> None:
     """Read documents or vectors from files of common formats, and write a corpus.
 
-    A corpus is a folder with a manifest, the vocabulary and Parquet shards of about
-    equally many tokens; the manifest has a digest of every file. Workers read and
-    tokenize the texts; the corpus is the same for any number of workers. The file
-    `ingest.json` of the corpus records how the files were read and what was dropped.
+    A corpus is a folder with the documents in shards (Parquet files of about equally
+    many tokens), the vocabulary, and a manifest with a digest of every file. Workers
+    read and tokenize the texts; the corpus is the same for any number of workers. Its
+    file `ingest.json` records how the files were read and what was dropped.
     If an input is invalid, no corpus is written.
     """
     named = named_options(options, replacing, scheduling)

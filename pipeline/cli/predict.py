@@ -117,7 +117,7 @@ def infer(
     path: ids of the nodes of a tree, from the root to the leaf.
 
     With --segments there is one row for each segment, with its number within the
-    document, from 1, as the column segment (in .npz the array segments).
+    document, from 1, in the column segment (.npz: the array segments).
     """
     named = named_options(options, replacing, reading, scheduling)
     with counting("inferring") as progress:

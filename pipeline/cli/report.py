@@ -68,10 +68,10 @@ def report(
     differ by fields, as `collapsium effects` does, --words-by compares the words of
     groups, and --words-over follows words over time.
 
-    --json prints an object with the topics, the examples, notes, and the quality of
-    the map: its method, Kruskal's stress-1 (stress) and neighbourhood preservation,
-    the share of each topic's `near` nearest topics that are among the `among` nearest
-    on the map (preserved), with the share that a random map would have.
+    --json prints an object with the numbers of topics and examples, notes, and the
+    quality of the map: its method, Kruskal's stress-1 (stress) and neighbourhood
+    preservation (preserved), the share of each topic's `near` nearest topics that are
+    among the `among` nearest on the map, with the share in a random map (chance).
     """
     with counting("reading") as progress:
         summary = pipeline.report(
@@ -113,7 +113,7 @@ def plot(
     of_topics: TopicPlotOptions,
     output: SharesJsonOptions,
 ) -> None:
-    """Draw the course of a fit, topic sizes and a topic map as PNG or SVG.
+    """Draw the course of a fit, topic sizes and a topic map as PNG, SVG or PDF.
 
     This command needs the extra 'plots'. The panels, chosen with --what:
       score, objective  their value over the iterations
