@@ -79,7 +79,7 @@ class Limits(Options):
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
         description="stop earlier, when the relative change of the quantity named by `stop_on` falls below this value; "
-        "auto: when its mean over the last quarter of the iterations differs from the previous quarter by less than 5% "
+        "auto: when its mean over the last quarter of the iterations differs from the previous quarter by at most 5% "
         "(counts), 0.25% (objective) or 0.05% (score) (default: 0, never)",
     )
     stop_on: StopOn = Field(

@@ -250,8 +250,8 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         None,
         gt=0,
         description="initial concentration alpha of a document's topics (default: 1000 with labels, so that "
-        "topics form by labels; else 1). Predictions from labels alone are best with alpha fixed at 1000 "
-        "(`learn`: gamma, weights), or at 5 if most labels are missing",
+        "topics form by labels; else 1). With the default eta, predictions from labels alone are best with alpha "
+        "fixed at 1000 (`learn`: gamma, weights), or at 5 if most labels are missing",
     )
     eta: float = Field(0.1, gt=0, description="Dirichlet parameter eta of each word in a topic; it is not learned")
     weight_shape: float = Field(
