@@ -14,7 +14,6 @@ printed, one line for each fit, and appended to OUT/covariates.jsonl.
 import csv
 import gzip
 import json
-import resource
 import shutil
 import time
 
@@ -23,6 +22,7 @@ from scipy.optimize import linear_sum_assignment
 
 from collapsium.pipeline import Model, effects, evaluate, fit, ingest, split, table_effects
 from tests.benchmarks.commands import run_command
+from tests.benchmarks.processes import peak_megabytes
 
 FORMULA = "~ x1 + x2 + bs(day, df=5) + party + source + region"
 LABELS, NUMBERS = ("party", "source", "region"), ("x1", "x2", "day")
@@ -223,10 +223,10 @@ def size(reviews, out, documents, topics, iterations):
     corpus = corpus_of(out / "size", rows, min_documents=10, max_document_share=0.3, **names)
     run = out / "size" / "run"
     fit(corpus, run, family="lda", topics=topics, iterations=iterations, inverse_temperature=1.0, scheduler="serial")
-    before, wall, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter(), time.process_time()
+    before, wall, began = peak_megabytes(), time.perf_counter(), time.process_time()
     found = effects(run, formula, scheduler="serial")
     seconds = {"cpu_seconds": time.process_time() - began, "seconds": time.perf_counter() - wall}
-    memory = {"megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "before": before / 1024}
+    memory = {"megabytes": peak_megabytes(), "before": before}
     report(out, which="size", documents=found.documents, columns=len(found.columns), topics=topics, **seconds, **memory)
     shutil.rmtree(out / "size")
 

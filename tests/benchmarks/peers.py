@@ -14,13 +14,13 @@ get the prior's probability. With `--samples S` the last line has also the score
 import argparse
 import json
 import logging
-import resource
 import time
 
 import numpy as np
 
 from tests.benchmarks.comparison.base import Data
 from tests.benchmarks.comparison.libraries import LIBRARIES, PEERS, RESTARTS, installed, probabilities, score_of
+from tests.benchmarks.processes import peak_megabytes
 
 __all__ = ["LIBRARIES", "PEERS", "RESTARTS", "Data", "installed"]
 
@@ -62,7 +62,7 @@ def run(arguments):
         took = time.perf_counter() - began
         print_line(state="fitted")
         spent, done = (took if arguments.peer in RESTARTS else spent + took), end
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        memory = peak_megabytes()
         predicted = probabilities(held, *peer.estimate())
         line = {"seconds": spent, "iterations": done, "score": score_of(held, predicted), "megabytes": memory}
         if end in sampled:

@@ -1,5 +1,6 @@
 """Commands that are watched: their memory, their lines, their errors, and their end."""
 
+import subprocess
 import sys
 
 from tests.benchmarks import processes
@@ -30,6 +31,13 @@ def test_watch__tells_why_a_command_failed():
     assert seen.error == "ValueError: no such luck"
     assert seen.lines == [{"score": -2.0}]
     assert processes.watch([sys.executable, "-c", "import sys; sys.exit(3)"], 60).error == "ended with code 3"
+
+
+def test_peak_megabytes__begins_anew_in_a_child():
+    held = b"\1" * 300_000_000
+    command = "from tests.benchmarks.processes import peak_megabytes; print(peak_megabytes())"
+    child = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    assert 5 < float(child.stdout) < 200 < len(held) / 2**20 < processes.peak_megabytes()
 
 
 def test_watch__ends_what_takes_too_long():

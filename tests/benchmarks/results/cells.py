@@ -20,7 +20,8 @@ from collapsium.pipeline import Model, fit, ingest, split
 from collapsium.storage.data_types import JsonObject
 from tests.benchmarks.comparison.base import Data, Floats, print_result, run_module
 from tests.benchmarks.comparison.libraries import LIBRARIES, PEERS, RESTARTS, installed, probabilities, score_of
-from tests.benchmarks.results.fit import Point, megabytes, processor_seconds
+from tests.benchmarks.processes import peak_megabytes
+from tests.benchmarks.results.fit import Point, processor_seconds
 from tests.benchmarks.results.plan import HELD_OUT
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def measured(request: SimpleNamespace) -> JsonObject:
         "iterations": iterations,
         "seconds": round(seconds, 1),
         "nearly_done": round(next(spent for _, spent, reached in points if reached >= score - NEAR), 1),
-        "megabytes": round(megabytes()),
+        "megabytes": round(peak_megabytes()),
         "score": round(score, 4),
         "recovered": round(float(correlations.mean()), 4),
         "above_95": int((correlations > 0.95).sum()),

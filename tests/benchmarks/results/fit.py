@@ -32,6 +32,7 @@ from collapsium.storage.data_types import JsonObject
 from collapsium.workers.families.description import largest
 from tests.benchmarks.comparison.base import Data, Floats
 from tests.benchmarks.comparison.libraries import PEERS, RESTARTS, probabilities, score_of
+from tests.benchmarks.processes import peak_megabytes
 from tests.benchmarks.results.plan import FLAT, STEPS
 
 SAMPLES, SAMPLE_EVERY = 10, 10
@@ -46,11 +47,6 @@ Point = tuple[int, float, float]  # Iterations, processor seconds, score
 def processor_seconds() -> float:
     """Return the processor time of this process and of its children that have ended."""
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-
-
-def megabytes() -> float:
-    """Return the peak of this process's memory."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def fit_ours(request: SimpleNamespace) -> tuple[list[Point], Floats, Floats, float]:
@@ -185,7 +181,7 @@ def measured(request: SimpleNamespace) -> tuple[JsonObject, Floats]:
         points, theta, phi, seconds = fit_ours(request)
     else:
         points, theta, phi, seconds, averaged = fit_peer(request, held)
-    peak = megabytes()
+    peak = peak_megabytes()
     texts = None if request.texts is None else json.loads(Path(request.texts).read_text(encoding="utf-8"))
     figures = figures_of(request, theta, phi, texts)
     result: JsonObject = {

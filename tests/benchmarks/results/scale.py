@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from collapsium.pipeline import fit, simulate
 from collapsium.storage.data_types import JsonObject
 from tests.benchmarks.comparison.base import print_result, run_module
+from tests.benchmarks.processes import peak_megabytes
 
 if TYPE_CHECKING:
     from tests.benchmarks.results.__main__ import Results
@@ -43,8 +44,11 @@ def measured(request: SimpleNamespace) -> JsonObject:
         fit(f"{place}/corpus", f"{place}/run", family="lda", **options)
     half = ends[len(ends) // 2 :]
     steps = [after - before for before, after in zip(half, half[1:], strict=False)]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": round(statistics.median(steps), 4), "megabytes": round(peak), "iterations": len(ends)}
+    return {
+        "seconds": round(statistics.median(steps), 4),
+        "megabytes": round(peak_megabytes()),
+        "iterations": len(ends),
+    }
 
 
 def run(out: Path, results: Results) -> None:
