@@ -79,7 +79,7 @@ class EditOptions(Options):
         None, description="location of the training corpus, if it was moved, for the summary of the documents"
     )
     workers: Annotated[int | None, Value("N")] = Field(
-        None, ge=1, description="number of threads (default: one for each processor)"
+        None, ge=1, description="number of threads (default: one for each core)"
     )
 
     @property

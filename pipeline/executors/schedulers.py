@@ -167,7 +167,7 @@ class SchedulerOptions(Options):
     )
     workers: Annotated[int | None, Value("N")] = Field(
         None,
-        description="number of threads to start (default: one for each processor); for a running cluster, the number "
+        description="number of threads to start (default: one for each core); for a running cluster, the number "
         "of workers to wait for",
     )
 

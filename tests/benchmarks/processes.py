@@ -46,7 +46,7 @@ def memory(process):
 
 
 def peak_megabytes():
-    """Return the most megabytes that this process has held; `getrusage` begins with those of its parent."""
+    """Return the most megabytes that this process has held; `getrusage` begins with its parent's peak."""
     with Path("/proc/self/status").open(encoding="ascii") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) / 1024
 
