@@ -1,7 +1,7 @@
 """Results that can be checked: `make results`, or `python -m tests.benchmarks.results run OUT --parts truth,peers`.
 
-`run` makes corpora, fits each contestant with each seed in a process of its own, and appends a record to
-OUT/results.jsonl when a fit is done, so that a command that was interrupted goes on where it was. `report` writes the
+`run` makes corpora, fits each contestant in a process of its own, with one seed after another, and appends their records to
+OUT/results.jsonl, so that a command that was interrupted goes on where it was. `report` writes the
 tables of the page and the figures from a file of results, and says where the order of the contestants differs from
 the published one.
 """
