@@ -168,6 +168,26 @@ def test_predictions__average_over_the_documents_and_lie_between_zero_and_one():
     np.testing.assert_allclose(averaged.estimate[0], (chosen @ beta).mean(axis=0), atol=1e-9)
 
 
+def test_predictions_of_a_logit__are_means_of_the_documents_shares():
+    import statsmodels.api as sm
+
+    theta, frame, rows = table(7, 200)
+    # A group in which the topic is rare: its share at the mean document is far below the mean share.
+    theta[frame.group == "a", 0] *= 0.01
+    found = table_effects(theta, frame, "~ group * year", at=["year=1990,2010"], link="logit")
+    for row, year in enumerate((1990.0, 2010.0)):
+        at = rows.copy()
+        at[:, 3], at[:, 4:] = year, rows[:, 1:3] * year
+        for topic in range(3):
+            fit = sm.GLM(theta[:, topic], rows, family=sm.families.Binomial()).fit(tol=1e-12, cov_type="HC0")
+            shares = fit.predict(at)
+            gradient = (shares * (1.0 - shares)) @ at / 200
+            se = np.sqrt(gradient @ fit.cov_params() @ gradient * 200 / 194)
+            np.testing.assert_allclose(found.estimate[row, topic], shares.mean(), rtol=1e-6)
+            np.testing.assert_allclose(found.se[row, topic], se, rtol=1e-4)
+    assert ((found.low > 0) & (found.low < found.estimate) & (found.estimate < found.high) & (found.high < 1)).all()
+
+
 def test_contrasts__are_differences_of_predictions_with_the_coefficients_errors():
     theta, frame, _ = table(8, 150)
     coefficients = table_effects(theta, frame, "~ group + year")
