@@ -469,6 +469,65 @@ def test_dates_of_tables__are_years_in_every_type(written):
     np.testing.assert_array_equal(found.estimate, expected.estimate)
 
 
+@pytest.mark.parametrize("written", [pd.Series, lambda dates: dates.dt.strftime("%Y-%m-%d")])
+def test_the_date_of_a_table__is_a_number_with_periods_as_the_date_of_a_run(written, tmp_path):
+    theta, _, _ = table(2, 50)
+    dates = pd.Series(pd.date_range("1998-01-01", periods=50, freq="30D"))
+    data = pd.DataFrame({"date": written(dates), "season": ["spring", "autumn"] * 25})
+    years = dates.dt.year + (dates.dt.day_of_year - 1) / np.where(dates.dt.is_leap_year, 366, 365)
+    expected = table_effects(theta, {"year": years}, "~ year")
+    np.testing.assert_allclose(table_effects(theta, data, "~ date").estimate, expected.estimate, rtol=1e-9)
+    found = table_effects(theta, data, "~ `date:decade`")
+    assert found.terms == ["Intercept", "date:decade[T.2000s]"]
+    later = (dates.dt.year >= 2000).to_numpy()
+    np.testing.assert_allclose(found.estimate[1], theta[later].mean(axis=0) - theta[~later].mean(axis=0))
+    labels = table_effects(theta, data[["season"]].rename(columns={"season": "date"}), "~ date")
+    assert labels.terms == ["Intercept", "date[T.spring]"]
+
+
+def test_frames_of_other_libraries__are_tables():
+    import polars
+    import pyarrow as pa
+
+    theta, frame, _ = table(2, 50)
+    expected = table_effects(theta, frame, "~ group")
+    for library in (polars.from_pandas, pa.Table.from_pandas):
+        found = table_effects(library(pd.DataFrame(theta, columns=["x", "y", "z"])), library(frame), "~ group")
+        np.testing.assert_array_equal(found.estimate, expected.estimate)
+        assert found.words == ["x", "y", "z"]
+    with pytest.raises(OptionError, match="data: expected a CSV file, a frame or a matrix, found LazyFrame"):
+        table_effects(theta, polars.from_pandas(frame).lazy(), "~ group")
+
+
+def test_codes_of_csv_files__are_labels_and_ids(tmp_path):
+    theta, _, _ = table(2, 60)
+    ids = pd.Series([f"{number:03d}" for number in range(60)])
+    codes = pd.Series([f"{number % 3:02d}" for number in range(60)])
+    pd.DataFrame(theta, columns=["x", "y", "z"]).assign(id=ids)[["id", "x", "y", "z"]].to_csv(
+        tmp_path / "theta.csv", index=False
+    )
+    pd.DataFrame({"id": ids, "post": codes, "size": range(60)})[::-1].to_csv(tmp_path / "data.csv", index=False)
+    found = table_effects(tmp_path / "theta.csv", tmp_path / "data.csv", "~ post + size")
+    assert found.terms == ["Intercept", "post[T.01]", "post[T.02]", "size"]
+    expected = table_effects(theta, {"post": codes, "size": range(60)}, "~ post + size")
+    np.testing.assert_allclose(found.estimate, expected.estimate, rtol=1e-9)
+
+
+def test_zeros_of_some_topics__are_not_empty_documents():
+    theta, frame, _ = table(2, 60)
+    theta[:20, 2] = 0.0
+    theta /= theta.sum(axis=1, keepdims=True)
+    every = table_effects(theta, frame, "~ group + year")
+    for columns in ([2], [1, 2]):
+        found = table_effects(np.where(np.arange(60)[:, None] < 5, 0.0, theta)[:, columns], frame, "~ group + year")
+        assert found.documents == 60
+        assert not found.notes
+    found = table_effects(theta[:, [2]], frame, "~ group + year")
+    np.testing.assert_allclose(found.estimate[:, 0], every.estimate[:, 2], rtol=1e-9)
+    theta[7] = 0.0
+    assert "1 empty documents are left out." in table_effects(theta, frame, "~ group + year").notes
+
+
 def test_decimal_numbers_of_tables__are_numbers():
     theta, frame, _ = table(2, 50)
     prices = [Decimal(number % 7) / 4 for number in range(49)] + [None]
