@@ -429,14 +429,19 @@ def _matched(proportions: object, data: object, names: Sequence[str]) -> tuple[F
 
 def _dates(pd: Any, column: pd.Series, read: Values, names: Sequence[str]) -> dict[str, Values]:
     """Return the dates of a table as years with fractions, also if they are texts, and their periods in a formula."""
-    if pd.api.types.infer_dtype(column, skipna=True) == "period":
-        column = pd.Series(pd.PeriodIndex(column)).dt.start_time
-    texts = [None if pd.isna(value) else as_date(_written(value)) for value in column]
+    texts = _date_texts(pd, column)
     years = date_values(texts) if read.dtype == object else read
     if np.isnan(years.astype(np.float64)).all():
         return {}  # Seasons, for example, are labels.
     periods = {name: name.partition(":")[2] for name in names if name.startswith(f"{DATE}:")}
     return {DATE: years} | {name: date_values(texts, period) for name, period in periods.items() if is_period(period)}
+
+
+def _date_texts(pd: Any, column: pd.Series) -> list[str | None]:
+    """Return dates as texts, as a corpus stores them."""
+    if pd.api.types.infer_dtype(column, skipna=True) == "period":
+        column = pd.Series(pd.PeriodIndex(column)).dt.start_time
+    return [None if pd.isna(value) else as_date(_written(value)) for value in column]
 
 
 def _written(value: object) -> object:
@@ -452,6 +457,12 @@ def columns_of_frame(frame: object, option: str) -> dict[str, Values]:
     pd = require_pandas()
     columns = _frame(pd, frame, option)
     return {str(name): _column(pd, columns[name], option) for name in columns}
+
+
+def dates_of_frame(frame: object, option: str) -> list[str | None]:
+    """Return the column ``date`` of a frame of any library as texts."""
+    pd = require_pandas()
+    return _date_texts(pd, _frame(pd, frame, option)[DATE])
 
 
 def _frame(pd: Any, table: object, option: str) -> pd.DataFrame:
