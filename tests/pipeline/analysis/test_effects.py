@@ -318,6 +318,16 @@ def test_levels_with_commas__can_be_compared():
     np.testing.assert_allclose(found.estimate, -swapped.estimate, atol=1e-12)
 
 
+def test_levels_with_white_space_at_an_end__can_be_compared():
+    theta, frame, _ = table(11, 90)
+    expected = table_effects(theta, frame, "~ group", contrast=["group=c, a"])
+    frame["group"] = frame["group"].replace({"c": "c ", "b": " b"})
+    found = table_effects(theta, frame, "~ group", contrast=["group=c , a"])
+    assert found.terms == ["group: c  - a"]
+    np.testing.assert_array_equal(found.estimate, expected.estimate)
+    assert table_effects(theta, frame, "~ group", at=["group= b,a"]).terms == ["group= b", "group=a"]
+
+
 def test_differences_along_a_number__have_a_curve_for_each_value_of_other_fields():
     theta, frame, _ = table(11, 90)
     frame["kind"] = np.resize(["x", "y"], 90)
