@@ -317,7 +317,10 @@ class Service:
             await asyncio.sleep(self.options.every)
             try:
                 number = await asyncio.to_thread(self._source.current)
-                if number is None or number == self.scorer.number:
+                if number is None:
+                    continue
+                if number == self.scorer.number:
+                    self._fault = None  # A newer version that could not be loaded is no longer current
                     continue
                 # Requests that have begun hold the scorer that they began with.
                 self.scorer = await asyncio.to_thread(self._source.open, number)

@@ -218,6 +218,8 @@ def test_a_damaged_version__is_reported_and_the_one_before_it_stays(job):
             True,
         )
         assert ask(port, body={"texts": ["cats"]})[0] == 200
+        versions.point(1)
+        wait_until(lambda: json.loads(ask(port, "GET", "/health")[1])["fault"] is None)
     assert len(notices) == 1
 
 
