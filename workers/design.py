@@ -508,9 +508,12 @@ def split_values(text: str, levels: Collection[str]) -> list[str]:
     pieces, values, first = text.split(","), [], 0
     longest = 1 + max((level.count(",") for level in levels), default=0)
     while first < len(pieces):
-        ends = range(min(first + longest, len(pieces)), first + 1, -1)
-        last = next((end for end in ends if ",".join(pieces[first:end]).strip() in levels), first + 1)
-        values.append(",".join(pieces[first:last]).strip())
+        ends = range(min(first + longest, len(pieces)), first, -1)
+        readings = [(end, ",".join(pieces[first:end])) for end in ends]
+        # A level may begin or end with white space.
+        matches = ((end, text) for end, read in readings for text in (read, read.strip()) if text in levels)
+        last, value = next(matches, (first + 1, pieces[first].strip()))
+        values.append(value)
         first = last
     return [value for value in values if value]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,10 @@ from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model, training_corpus_of
 from collapsium.pipeline.models.topics import topics
 from collapsium.pipeline.monitoring.progress import shows
-from collapsium.pipeline.options import keywords
+from collapsium.pipeline.options import keywords, python_value
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.errors import AbsentError, OptionError, near
+from collapsium.storage.readers.texts.fields import as_date, is_code
 from collapsium.storage.runs.model import PosteriorRecord
 from collapsium.storage.units import Counting, silent
 from collapsium.workers.design import (
@@ -34,6 +36,7 @@ from collapsium.workers.design import (
     Floats,
     Values,
     check_formula,
+    date_values,
     fields_of,
     level_text,
     names_in,
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
 WORDS = 5  # Words that name a topic
 ROUNDING = 1e-6  # Rounding of proportions that are read from files
+COMPLETE = 0.9  # Least sum of a document's proportions, of which files leave out small ones, if a table has all topics
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,7 @@ class TableSource:
     theta: Floats
     columns: Mapping[str, Values]
     rows: int = 10_000  # Rows of a part
+    complete: bool = True  # Whether the columns are all topics, so that rows of zeros are empty documents
 
     @property
     def parts(self) -> int:
@@ -93,10 +98,11 @@ class TableSource:
         return max(-(-len(self.theta) // self.rows), 1)
 
     def fields(self, part: int, names: Sequence[str]) -> tuple[dict[str, Values], npt.NDArray[np.bool_], set[str]]:
-        """Return fields of a part's rows; rows without any proportion are empty documents."""
+        """Return fields of a part's rows, and which are documents that are not empty."""
         rows = slice(part * self.rows, (part + 1) * self.rows)
         fields = {name: self.columns[name][rows] for name in names if name in self.columns}
-        return fields, self.theta[rows].sum(axis=1) > 0.0, set(self.columns)
+        occupied = self.theta[rows].sum(axis=1) > 0.0
+        return fields, occupied if self.complete else np.ones_like(occupied), set(self.columns)
 
     def proportions(self, part: int) -> tuple[Floats, Floats]:
         """Return the proportions of a part."""
@@ -341,8 +347,11 @@ def table_effects(proportions: object, data: object, formula: str, *, options: E
     """
     checked = check_formula(formula)
     require_formulaic()
-    theta, names, columns = _matched(proportions, data)
-    regression = Regression(TableSource(theta, columns), SerialExecutor(), options, silent)
+    theta, names, columns = _matched(proportions, data, checked.names)
+    sums = theta.sum(axis=1)
+    # Some of the topics may be zero in documents that are not empty.
+    complete = theta.shape[1] > 1 and bool((sums[sums > 0.0] >= COMPLETE).all())
+    regression = Regression(TableSource(theta, columns, complete=complete), SerialExecutor(), options, silent)
     regression.prepare(checked)
     return regression.estimates(np.arange(theta.shape[1]), names)[0]
 
@@ -358,8 +367,11 @@ def open_training(run: str | os.PathLike[str], corpus: str | os.PathLike[str] | 
     return model, training_corpus_of(run, model, corpus)
 
 
-def _matched(proportions: object, data: object) -> tuple[Floats, list[str], dict[str, Values]]:
-    """Return proportions, names of the topics, and fields, in the order of the proportions."""
+def _matched(proportions: object, data: object, names: Sequence[str]) -> tuple[Floats, list[str], dict[str, Values]]:
+    """Return proportions, names of the topics, and fields, in the order of the proportions.
+
+    `names` are the fields of the formula, among which are periods of the date.
+    """
     pd = require_pandas()
     fields = _frame(pd, data, "data")
     shares = _frame(pd, proportions, "proportions")
@@ -409,32 +421,77 @@ def _matched(proportions: object, data: object) -> tuple[Floats, list[str], dict
             f"{str(shares.columns[column])!r}",
             "proportions",
         )
-    return (
-        theta,
-        [str(name) for name in shares.columns],
-        {str(name): _column(pd, fields[name], "data") for name in fields},
-    )
+    columns = {str(name): _column(pd, fields[name], "data") for name in fields}
+    if DATE in columns and any(name.partition(":")[0] == DATE for name in names):
+        columns |= _dates(pd, fields[DATE], columns[DATE], names)
+    return theta, [str(name) for name in shares.columns], columns
+
+
+def _dates(pd: Any, column: pd.Series, read: Values, names: Sequence[str]) -> dict[str, Values]:
+    """Return the dates of a table as years with fractions, also if they are texts, and their periods in a formula."""
+    texts = _date_texts(pd, column)
+    years = date_values(texts) if read.dtype == object else read
+    if np.isnan(years.astype(np.float64)).all():
+        return {}  # Seasons, for example, are labels.
+    periods = {name: name.partition(":")[2] for name in names if name.startswith(f"{DATE}:")}
+    return {DATE: years} | {name: date_values(texts, period) for name, period in periods.items() if is_period(period)}
+
+
+def _date_texts(pd: Any, column: pd.Series) -> list[str | None]:
+    """Return dates as texts, as a corpus stores them."""
+    if pd.api.types.infer_dtype(column, skipna=True) == "period":
+        column = pd.Series(pd.PeriodIndex(column)).dt.start_time
+    return [None if pd.isna(value) else as_date(_written(value)) for value in column]
+
+
+def _written(value: object) -> object:
+    """Return a number, such as a year, as Python has it, and other dates as text."""
+    value = python_value(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
 
 
 def columns_of_frame(frame: object, option: str) -> dict[str, Values]:
     """Return the columns of a frame of any library, or of a mapping: numbers, dates as years, and labels."""
     pd = require_pandas()
-    to_pandas = getattr(frame, "to_pandas", None)
-    columns = _frame(pd, frame if to_pandas is None else to_pandas(), option)
+    columns = _frame(pd, frame, option)
     return {str(name): _column(pd, columns[name], option) for name in columns}
+
+
+def dates_of_frame(frame: object, option: str) -> list[str | None]:
+    """Return the column ``date`` of a frame of any library as texts."""
+    pd = require_pandas()
+    return _date_texts(pd, _frame(pd, frame, option)[DATE])
 
 
 def _frame(pd: Any, table: object, option: str) -> pd.DataFrame:
     if isinstance(table, (str, os.PathLike)):
         try:
-            return pd.read_csv(table)
+            frame = pd.read_csv(table)
+            return _with_codes(
+                frame, pd.read_csv(table, dtype=str), frame.columns[: 1 if option == "proportions" else None]
+            )
         except FileNotFoundError:
             raise AbsentError(f"`{option}` {os.fspath(table)}: no such file") from None
         except (OSError, ValueError) as error:
             raise OptionError(f"{os.fspath(table)}: not a CSV file: {' '.join(str(error).split())}", option) from None
     if isinstance(table, np.ndarray) and table.ndim != 2:
         raise OptionError(f"expected a matrix, found {table.ndim} dimensions", option)
-    return pd.DataFrame(table)
+    # Frames of polars and Arrow
+    to_pandas = getattr(table, "to_pandas", None)
+    try:
+        return pd.DataFrame(table if to_pandas is None else to_pandas())
+    except (TypeError, ValueError):
+        raise OptionError(f"expected a CSV file, a frame or a matrix, found {type(table).__name__}", option) from None
+
+
+def _with_codes(frame: pd.DataFrame, texts: pd.DataFrame, columns: Iterable[object]) -> pd.DataFrame:
+    """Return a table whose codes, such as 0123, are texts as in the file, where pandas made them numbers."""
+    for name in columns:
+        if frame[name].dtype.kind in "iuf" and any(is_code(text) for text in texts[name].dropna()):
+            frame[name] = texts[name]
+    return frame
 
 
 def _column(pd: Any, column: pd.Series, option: str) -> Values:

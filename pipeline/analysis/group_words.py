@@ -226,20 +226,20 @@ def _counted(source: RunSource, part: int, field: str) -> tuple[FieldCounts | No
 
 def compared_groups(source: RunSource, executor: Executor, field: str) -> dict[str, int]:
     """Return the groups of a field whose words can be compared, with the documents of each."""
-    documents = groups_of(source, executor, field)
+    documents = groups_of(source, executor, field, "field")
     if not 1 < len(documents) <= MAX_GROUPS:
         raise OptionError(f"{field!r} has {len(documents):,} values; expected 2 to {MAX_GROUPS} groups", "field")
     return documents
 
 
-def groups_of(source: RunSource, executor: Executor, field: str) -> dict[str, int]:
-    """Return the values of a field with the documents of each, the most frequent first."""
+def groups_of(source: RunSource, executor: Executor, field: str, option: str) -> dict[str, int]:
+    """Return the values of the field that an option names with the documents of each, the most frequent first."""
     parts = executor.collect([executor.submit(_counted, source, part, field) for part in range(source.parts)])
     known = {name for _, _, names in parts for name in names}
     if field not in known and not (field.startswith(f"{DATE}:") and DATE in known):
         name = DATE if field.startswith(f"{DATE}:") else field
         raise OptionError(
-            f"no field {name!r}{near(name, known)}; the documents have: {', '.join(sorted(known)) or 'none'}"
+            f"no field {name!r}{near(name, known)}; the documents have: {', '.join(sorted(known)) or 'none'}", option
         )
     documents: dict[str, int] = {}
     for values, count, _ in parts:

@@ -465,6 +465,23 @@ def _settings(run: _Pass, part: int, settings: Sequence[Mapping[str, float | str
     return np.stack(sums)
 
 
+def _setting_shares(
+    run: _Pass, part: int, settings: Sequence[Mapping[str, float | str]], coefficients: Floats
+) -> tuple[Floats, Floats]:
+    """Return sums over the documents of a logit's shares p and of p (1 - p) x, with fields set to given values."""
+    fields, occupied, _ = run.source.fields(part, run.design.formula.names)
+    taken = taken_fields(fields, run.design, occupied)
+    size = next(iter(taken.values())).size
+    together = max(CHUNK // max(size, 1), 1)
+    shares, gradients = [], []
+    for first in range(0, len(settings), together):
+        for rows in _rows_of_settings(taken, settings[first : first + together], run.design):
+            p = _logistic(rows @ coefficients)
+            shares.append(p.sum(axis=0))
+            gradients.append(_products(rows, p * (1.0 - p)))
+    return np.stack(shares), np.stack(gradients)
+
+
 def _rows_of_settings(
     fields: Mapping[str, Values], settings: Sequence[Mapping[str, float | str]], design: Design
 ) -> Floats:
@@ -756,6 +773,8 @@ class Regression:
             kind, values_of = "coefficient", [{} for _ in terms]
         at = vectors @ coefficients
         se = np.sqrt(np.maximum(np.einsum("rp,kpq,rq->rk", vectors, covariances, vectors), 0.0))
+        if kind == "prediction" and options.link == "logit" and self._rows_differ(grid):
+            at, se = self._mean_shares(grid, coefficients, covariances)
         if self.weigh:
             se = self._steadied(at, se, vectors.argmax(axis=1))
         estimate, se, low, high, p = _intervals(at, se, df, options, kind)
@@ -866,6 +885,25 @@ class Regression:
         names = dict.fromkeys(name for values in settings for name in values)
         texts = {name: self._texts(name, [values[name] for values in settings]) for name in names}
         return [", ".join(f"{name}={texts[name][value]}" for name, value in values.items()) for values in settings]
+
+    def _rows_differ(self, settings: Sequence[Mapping[str, float | str]]) -> bool:
+        """Return True if documents have different rows although fields are set to values."""
+        varied = {name for values in settings for name in values}
+        return not varied.issuperset(self.design.formula.names)
+
+    def _mean_shares(
+        self, settings: Sequence[Mapping[str, float | str]], coefficients: Floats, covariances: Floats
+    ) -> tuple[Floats, Floats]:
+        """Return the logits of mean shares with fields set to values, and their errors by the delta method.
+
+        A mean of shares is not the share at the mean row, as the logit is not linear.
+        """
+        totals = _summed(self._each(_setting_shares, self.run, list(settings), coefficients))
+        shares, gradients = (total / self.documents for total in totals)
+        shares = np.clip(shares, 1e-300, 1.0 - 1e-16)
+        variance = np.einsum("rpk,kpq,rqk->rk", gradients, covariances, gradients)
+        logits = np.log(shares) - np.log1p(-shares)
+        return logits, np.sqrt(np.maximum(variance, 0.0)) / (shares * (1.0 - shares))
 
     def _mean_rows(self, settings: Sequence[Mapping[str, float | str]]) -> Floats:
         """Return the mean design row of the documents with fields set to values; (settings, columns)."""

@@ -38,12 +38,13 @@ from collapsium.pipeline.models.topics import topics as topics_of
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import OptionError
+from collapsium.storage.errors import OptionError, near
 from collapsium.storage.printable import ShortRepr
 from collapsium.storage.units import Counting, silent
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
 from collapsium.workers.design import MISSING, Floats
+from collapsium.workers.periods import EXPECTED, NAMES, is_period
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,7 +270,11 @@ def words_over(
 
 def followed_periods(source: RunSource, executor: Executor, period: str, words: int) -> dict[str, int]:
     """Return the periods, in order, over which words of the source's topics can be followed, with their documents."""
-    documents = groups_of(source, executor, field_of_period(period))
+    try:
+        documents = groups_of(source, executor, field_of_period(period), "period")
+    except OptionError as error:
+        hint = "" if is_period(period) else f"; periods are {EXPECTED}{near(str(period), NAMES)}"
+        raise OptionError(f"{error.message}{hint}", error.parameter) from None
     documents.pop(MISSING, None)
     if not 1 < len(documents) <= MAX_PERIODS:
         raise OptionError(

@@ -210,10 +210,11 @@ def _compare_words(
     contrasts = named.pop("contrast", ())
     if len(contrasts) > 1:
         raise UsageError("--words takes one --contrast")
-    if contrasts:
-        # The two groups of a contrast such as ``party=R,D``
-        named["contrast"] = contrasts[0].rpartition("=")[2].split(",")
     field = formula.strip().removeprefix("~").strip().strip("`")
+    if contrasts:
+        # The two groups of a contrast such as ``party=R,D``; groups may contain the sign, too
+        groups = contrasts[0].strip().removeprefix(f"`{field}`=").removeprefix(f"{field}=")
+        named["contrast"] = groups.split(",")
     with _flags(topic="words", field="formula"), counting("comparing", "read") as progress:
         compared = pipeline.words_by(run, topic, field, **named, progress=progress)
     if figure.picture is not None:

@@ -119,9 +119,8 @@ def _plain(history: History) -> History:
 
 def _counted(recorded: RecordedReading, paths: list[str], history: History) -> Source:
     """Open word counts with their vocabulary file or, if there is none, with the recorded words."""
-    options = replace(history.options, optional=())
     try:
-        return open_source(paths, history.kind, options)
+        return open_source(paths, history.kind, history.options)
     except NoVocabularyError as error:
         history_of_record = recorded.history
         pruned = (
@@ -135,7 +134,7 @@ def _counted(recorded: RecordedReading, paths: list[str], history: History) -> S
                 f"expected the words of its numbers: they may differ from {recorded.name}'s, whose vocabulary was "
                 "made of texts or pruned; name the file of words that belongs to it (`vocabulary` FILE)",
             ) from None
-        return open_source(paths, history.kind, replace(options, vocabulary=tuple(recorded.vocabulary.words)))
+        return open_source(paths, history.kind, replace(history.options, vocabulary=tuple(recorded.vocabulary.words)))
 
 
 def reading_options(arguments: Mapping[str, Any]) -> ReadOptions:

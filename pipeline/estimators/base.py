@@ -26,7 +26,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from collapsium.pipeline.analysis.effects import columns_of_frame
+from collapsium.pipeline.analysis.effects import columns_of_frame, dates_of_frame
 from collapsium.pipeline.corpora.text_ingest import SCRATCH, write_shards
 from collapsium.pipeline.corpora.texts_in_memory import is_lazy
 from collapsium.pipeline.engine.checkpoints import Checkpointer
@@ -155,6 +155,7 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
                 expected = f"an array, a sparse matrix, a frame or a corpus, found {name}"
         if expected:
             raise InputError("X", f"expected {expected}")
+        _refuse_masked(X)
         return validate_data(estimator, X, reset=reset, **CHECKS)
     known = None if reset else getattr(estimator, "feature_names_in_", None)
     rows, columns = dask_collections().as_rows(X, known)
@@ -168,6 +169,18 @@ def validated(estimator: Any, X: Any, *, reset: bool) -> Any:
         named = pd.DataFrame(columns=list(columns))
     validate_data(estimator, named, reset=reset, skip_check_array=True)
     return rows
+
+
+def _refuse_masked(X: Any, where: str = "") -> None:
+    """Refuse a masked array with masked counts, which scikit-learn reads as if there were no mask."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        row, *column = np.argwhere(np.ma.getmaskarray(X))[0].tolist()
+        place = f"row {row}" + "".join(f", column {number}" for number in column)
+        raise InputError(
+            "X",
+            "expected whole counts of words, found a masked one; X.filled(0) has none in its place",
+            ", ".join(filter(None, (where, place))),
+        )
 
 
 def annotated_source(X: Any, layer: str | None, binarise: bool, fractional: str) -> AnnotatedSource | None:
@@ -198,11 +211,11 @@ def fields_of_metadata(metadata: object, names: Sequence[str]) -> dict[str, pa.A
         if name not in columns:
             raise OptionError(f"the frame has no column {name!r}{suggestion(name, columns)}", "metadata")
         values = columns[name]
-        if name == DATE and values.dtype == object:
-            extras[DATE] = pa.array(values.tolist(), pa.string())
+        if name == DATE:
+            extras[DATE] = pa.array(dates_of_frame(metadata, "metadata"), pa.string())
         elif values.dtype == object:
             labels[name] = values.tolist()
-        elif name in TAKEN and name != DATE:
+        elif name in TAKEN:
             raise OptionError(f"the name {name!r} is reserved in a corpus; rename the column", "metadata")
         else:
             extras[name] = pa.array(values, pa.float64(), from_pandas=True)
@@ -283,6 +296,7 @@ class RowReading(NamedTuple):
             raise InputError("X", f"expected {self.columns} columns, found {block.shape[1]}", where)
         if not block.shape[0]:
             return
+        _refuse_masked(block, where)
         checked = check_array(block, **CHECKS, estimator=self.estimator, input_name="X")
         try:
             yield from document_chunks(checked, size, self.fractional, first)
@@ -308,10 +322,12 @@ def _write_block(block: Any, number: int, scratch: Folder, reading: RowReading) 
 
 def _documents(part: Any, first: int, fractional: str) -> Documents:
     """Return rows as documents, without changing the rows."""
+    if part.dtype == np.float16:
+        part = part.astype(np.float32)  # SciPy has no such matrices
     counts = scipy.sparse.csr_array(part, copy=True)
     counts.check_format(full_check=True)
     if counts.dtype.kind != "f":
-        counts = counts.astype(np.int64)
+        counts = counts.astype(np.uint64 if counts.dtype.kind == "u" else np.int64)
     counts.sum_duplicates()
     values = counts.data
     if fractional == "round" and values.dtype.kind == "f":

@@ -127,7 +127,9 @@ def _joined(blocks: Sequence[Collection], axis: int) -> Collection:
     # Dask joins sparse matrices, but no sparse arrays.
     if any(map(scipy.sparse.issparse, blocks)):
         return (scipy.sparse.hstack if axis else scipy.sparse.vstack)(blocks).tocsr()
-    return np.concatenate(blocks, axis=axis)
+    # NumPy would lose masks, for which counts are refused.
+    masked = any(isinstance(block, np.ma.MaskedArray) for block in blocks)
+    return (np.ma.concatenate if masked else np.concatenate)(blocks, axis=axis)
 
 
 def aligned_blocks(rows: Collection, step: int, scheduler: Scheduler) -> tuple[list[Collection], list[int]]:

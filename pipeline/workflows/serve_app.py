@@ -255,25 +255,30 @@ class Service:
     async def _body_of(self, request: Request) -> bytes:
         """Return the body of a request; refuse one that is too large, too slow or no JSON."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != JSON:
-            raise RefusedError(
-                415, f"expected the content type {JSON}, found {kind[:80] or 'none'}", Connection="close"
-            )
-        limit = self.options.max_bytes
+        limit, declared = self.options.max_bytes, request.headers.get("content-length", "0")
         large = RefusedError(413, f"expected at most {size(limit)}, found a larger request", Connection="close")
-        declared = request.headers.get("content-length", "0")
-        if not declared.isdecimal() or int(declared) > limit:
-            raise large
+        refusal: RefusedError | None = None
+        if kind != JSON:
+            line = f"expected the content type {JSON}, found {kind[:80] or 'none'}"
+            refusal = RefusedError(415, line, Connection="close")
+        elif not declared.isdecimal() or int(declared) > limit:
+            refusal = large
+        waits = request.headers.get("expect", "").lower() == "100-continue"
         body = bytearray()
         try:
             async with asyncio.timeout(self.options.max_seconds):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > limit:
-                        raise large
+                # The rest of a refused request is discarded: a client that is still sending would see the connection
+                # reset, not the answer. One that waits for permission sends nothing more.
+                if refusal is None or not waits:
+                    async for chunk in request.stream():
+                        if refusal is None:
+                            body += chunk
+                            refusal = large if len(body) > limit else None
         except TimeoutError:
             line = f"the request did not arrive within {self.options.max_seconds:g} s"
-            raise RefusedError(408, line, Connection="close") from None
+            refusal = refusal or RefusedError(408, line, Connection="close")
+        if refusal is not None:
+            raise refusal
         return bytes(body)
 
     def _scored(self, scorer: Scorer, body: bytes) -> Scored:
@@ -312,7 +317,10 @@ class Service:
             await asyncio.sleep(self.options.every)
             try:
                 number = await asyncio.to_thread(self._source.current)
-                if number is None or number == self.scorer.number:
+                if number is None:
+                    continue
+                if number == self.scorer.number:
+                    self._fault = None  # A newer version that could not be loaded is no longer current
                     continue
                 # Requests that have begun hold the scorer that they began with.
                 self.scorer = await asyncio.to_thread(self._source.open, number)

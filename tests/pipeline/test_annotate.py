@@ -62,6 +62,13 @@ def test_annotate__folds_new_cells_in_and_takes_genes_in_any_order(run):
         model.annotate(adata)
 
 
+def test_new_cells__need_not_have_the_fields_of_the_training_cells(run):
+    model, new = Model(run), cells(slice(10))
+    expected = model.transform(new)
+    del new.obs["batch"], new.obs["depth"]
+    np.testing.assert_array_equal(model.transform(new), expected)
+
+
 def test_annotate__says_that_cells_with_names_of_training_documents_may_be_other_cells(run):
     import anndata
 

@@ -117,8 +117,7 @@ def _check_words(
             with _named_as("words_by", "field"):
                 compared_groups(documents, executor, fields.words_by)
         if cluster is not None:
-            with _named_as("cluster"):
-                groups_of(documents, executor, cluster)
+            groups_of(documents, executor, cluster, "cluster")
         if fields.words_over is not None:
             with _named_as("word_topics", "topics"), _named_as("words_over", "period"):
                 followed_periods(documents, executor, fields.words_over, len(model.vocabulary.words))

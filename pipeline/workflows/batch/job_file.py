@@ -31,7 +31,7 @@ from collapsium.pipeline.models.registry import load_family, make_options, requi
 from collapsium.pipeline.options import Options, Value, error_of, names_of
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.data_types import Json, JsonObject
-from collapsium.storage.errors import InputError, OptionError, SettingError, suggestion
+from collapsium.storage.errors import InputError, MismatchError, OptionError, SettingError, suggestion
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.units import parse_size
 from collapsium.workers.families import word_weights
@@ -354,6 +354,10 @@ def named_as_in(path: str | os.PathLike[str]) -> Iterator[None]:
         yield
     except OptionError as error:
         raise keys_of(path).explain(error) from error
+    except MismatchError as error:
+        if type(error) is not MismatchError:
+            raise
+        raise MismatchError(keys_of(path).renamed(str(error))) from error
     except InputError as error:
         if type(error) is not InputError:
             raise

@@ -168,6 +168,26 @@ def test_predictions__average_over_the_documents_and_lie_between_zero_and_one():
     np.testing.assert_allclose(averaged.estimate[0], (chosen @ beta).mean(axis=0), atol=1e-9)
 
 
+def test_predictions_of_a_logit__are_means_of_the_documents_shares():
+    import statsmodels.api as sm
+
+    theta, frame, rows = table(7, 200)
+    # A group in which the topic is rare: its share at the mean document is far below the mean share.
+    theta[frame.group == "a", 0] *= 0.01
+    found = table_effects(theta, frame, "~ group * year", at=["year=1990,2010"], link="logit")
+    for row, year in enumerate((1990.0, 2010.0)):
+        at = rows.copy()
+        at[:, 3], at[:, 4:] = year, rows[:, 1:3] * year
+        for topic in range(3):
+            fit = sm.GLM(theta[:, topic], rows, family=sm.families.Binomial()).fit(tol=1e-12, cov_type="HC0")
+            shares = fit.predict(at)
+            gradient = (shares * (1.0 - shares)) @ at / 200
+            se = np.sqrt(gradient @ fit.cov_params() @ gradient * 200 / 194)
+            np.testing.assert_allclose(found.estimate[row, topic], shares.mean(), rtol=1e-6)
+            np.testing.assert_allclose(found.se[row, topic], se, rtol=1e-4)
+    assert ((found.low > 0) & (found.low < found.estimate) & (found.estimate < found.high) & (found.high < 1)).all()
+
+
 def test_contrasts__are_differences_of_predictions_with_the_coefficients_errors():
     theta, frame, _ = table(8, 150)
     coefficients = table_effects(theta, frame, "~ group + year")
@@ -296,6 +316,16 @@ def test_levels_with_commas__can_be_compared():
     swapped = table_effects(theta, frame, "~ group", contrast=["group=a,Paris, Texas"])
     assert found.terms == ["group: Paris, Texas - a"]
     np.testing.assert_allclose(found.estimate, -swapped.estimate, atol=1e-12)
+
+
+def test_levels_with_white_space_at_an_end__can_be_compared():
+    theta, frame, _ = table(11, 90)
+    expected = table_effects(theta, frame, "~ group", contrast=["group=c, a"])
+    frame["group"] = frame["group"].replace({"c": "c ", "b": " b"})
+    found = table_effects(theta, frame, "~ group", contrast=["group=c , a"])
+    assert found.terms == ["group: c  - a"]
+    np.testing.assert_array_equal(found.estimate, expected.estimate)
+    assert table_effects(theta, frame, "~ group", at=["group= b,a"]).terms == ["group= b", "group=a"]
 
 
 def test_differences_along_a_number__have_a_curve_for_each_value_of_other_fields():
@@ -447,6 +477,65 @@ def test_dates_of_tables__are_years_in_every_type(written):
     found = table_effects(theta, {"day": written(dates)}, "~ bs(day)")
     assert found.terms == expected.terms
     np.testing.assert_array_equal(found.estimate, expected.estimate)
+
+
+@pytest.mark.parametrize("written", [pd.Series, lambda dates: dates.dt.strftime("%Y-%m-%d")])
+def test_the_date_of_a_table__is_a_number_with_periods_as_the_date_of_a_run(written, tmp_path):
+    theta, _, _ = table(2, 50)
+    dates = pd.Series(pd.date_range("1998-01-01", periods=50, freq="30D"))
+    data = pd.DataFrame({"date": written(dates), "season": ["spring", "autumn"] * 25})
+    years = dates.dt.year + (dates.dt.day_of_year - 1) / np.where(dates.dt.is_leap_year, 366, 365)
+    expected = table_effects(theta, {"year": years}, "~ year")
+    np.testing.assert_allclose(table_effects(theta, data, "~ date").estimate, expected.estimate, rtol=1e-9)
+    found = table_effects(theta, data, "~ `date:decade`")
+    assert found.terms == ["Intercept", "date:decade[T.2000s]"]
+    later = (dates.dt.year >= 2000).to_numpy()
+    np.testing.assert_allclose(found.estimate[1], theta[later].mean(axis=0) - theta[~later].mean(axis=0))
+    labels = table_effects(theta, data[["season"]].rename(columns={"season": "date"}), "~ date")
+    assert labels.terms == ["Intercept", "date[T.spring]"]
+
+
+def test_frames_of_other_libraries__are_tables():
+    import polars
+    import pyarrow as pa
+
+    theta, frame, _ = table(2, 50)
+    expected = table_effects(theta, frame, "~ group")
+    for library in (polars.from_pandas, pa.Table.from_pandas):
+        found = table_effects(library(pd.DataFrame(theta, columns=["x", "y", "z"])), library(frame), "~ group")
+        np.testing.assert_array_equal(found.estimate, expected.estimate)
+        assert found.words == ["x", "y", "z"]
+    with pytest.raises(OptionError, match="data: expected a CSV file, a frame or a matrix, found LazyFrame"):
+        table_effects(theta, polars.from_pandas(frame).lazy(), "~ group")
+
+
+def test_codes_of_csv_files__are_labels_and_ids(tmp_path):
+    theta, _, _ = table(2, 60)
+    ids = pd.Series([f"{number:03d}" for number in range(60)])
+    codes = pd.Series([f"{number % 3:02d}" for number in range(60)])
+    pd.DataFrame(theta, columns=["x", "y", "z"]).assign(id=ids)[["id", "x", "y", "z"]].to_csv(
+        tmp_path / "theta.csv", index=False
+    )
+    pd.DataFrame({"id": ids, "post": codes, "size": range(60)})[::-1].to_csv(tmp_path / "data.csv", index=False)
+    found = table_effects(tmp_path / "theta.csv", tmp_path / "data.csv", "~ post + size")
+    assert found.terms == ["Intercept", "post[T.01]", "post[T.02]", "size"]
+    expected = table_effects(theta, {"post": codes, "size": range(60)}, "~ post + size")
+    np.testing.assert_allclose(found.estimate, expected.estimate, rtol=1e-9)
+
+
+def test_zeros_of_some_topics__are_not_empty_documents():
+    theta, frame, _ = table(2, 60)
+    theta[:20, 2] = 0.0
+    theta /= theta.sum(axis=1, keepdims=True)
+    every = table_effects(theta, frame, "~ group + year")
+    for columns in ([2], [1, 2]):
+        found = table_effects(np.where(np.arange(60)[:, None] < 5, 0.0, theta)[:, columns], frame, "~ group + year")
+        assert found.documents == 60
+        assert not found.notes
+    found = table_effects(theta[:, [2]], frame, "~ group + year")
+    np.testing.assert_allclose(found.estimate[:, 0], every.estimate[:, 2], rtol=1e-9)
+    theta[7] = 0.0
+    assert "1 empty documents are left out." in table_effects(theta, frame, "~ group + year").notes
 
 
 def test_decimal_numbers_of_tables__are_numbers():

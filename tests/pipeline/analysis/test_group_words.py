@@ -92,6 +92,12 @@ def test_words_by__finds_the_words_of_groups(run, tmp_path, capsys):
     [
         (["--words", "9", "--formula", "~ party"], "--words: 9: there is no such topic"),
         (["--words", "9", "--over", "party"], "--words: 9: there is no such topic"),
+        (["--words", "0", "--over", "yaer"], "--over: no field 'yaer'; the documents have: party; periods are "),
+        (["--words", "0", "--formula", "~ prty"], "--formula: no field 'prty' (did you mean 'party'?)"),
+        (
+            ["--words", "0", "--formula", "~ party", "--contrast", "other=L,R"],
+            "--contrast: no document has the value 'other=L'",
+        ),
     ],
 )
 def test_errors_of_the_command__name_its_flags(run, capsys, arguments, message):

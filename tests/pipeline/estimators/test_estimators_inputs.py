@@ -150,6 +150,8 @@ WRONG = {
     "negative": (np.array([[1, -1]]), "Negative values in data"),
     "fraction": (np.array([[1.0, 2.0], [0.0, 0.5]]), "row 1, column 1: expected whole counts .* found 0.5"),
     "many": (np.array([[1, 2**31]]), "found 2147483648"),
+    "many unsigned": (np.array([[1, 2**64 - 1]], dtype=np.uint64), "row 0, column 1: .* found 18446744073709551615"),
+    "masked": (np.ma.masked_equal(np.array([[1, 2], [3, 9]]), 9), "row 1, column 1: expected .* a masked one"),
     "not a number": (np.array([[1.0, np.nan]]), "row 0, column 1: expected whole counts .* found NaN$"),
     "infinite": (np.array([[1.0, np.inf]]), "row 0, column 1: expected whole counts .* found inf$"),
     "dask column": (dd.from_pandas(pd.Series([1, 2]), npartitions=1), "documents x words, found the shape"),
@@ -161,6 +163,10 @@ WRONG = {
         "(partition 2, row 0|row 2), column 0: .* 0.5",
     ),
     "dask negative": (da.from_array(np.array([[1.0], [-2.0]]), chunks=1), "Negative values in data"),
+    "dask masked": (
+        da.from_array(np.ma.masked_equal(np.array([[1], [9]]), 9), chunks=1),
+        "(partition 1, row 0|row 1), column 0: expected .* a masked one",
+    ),
     "dask vector": (da.from_array(np.array([1.0]), chunks=1), "documents x words"),
 }
 
@@ -303,6 +309,16 @@ def test_metadata__of_any_frame_gives_the_model_of_a_corpus_with_these_fields(co
     same = informed().fit(tmp_path / "corpus")
     assert bits(same) == expected
     np.testing.assert_array_equal(same.transform(tmp_path / "corpus"), shares)
+
+
+@pytest.mark.parametrize("formula", ["~ date", "~ `date:decade`"])
+def test_metadata__has_dates_of_any_type(counts, formula):
+    dates = pd.Series(pd.date_range("1995-01-01", periods=60, freq="60D"))
+    expected = bits(informed(formula).fit(counts, metadata={"date": dates.dt.strftime("%Y-%m-%d")}))
+    for typed in (dates, dates.dt.date, dates.dt.to_period("D"), dates.dt.tz_localize("America/New_York")):
+        assert bits(informed(formula).fit(counts, metadata={"date": typed})) == expected
+    years = informed(formula).fit(counts, metadata={"date": dates.dt.year})
+    assert years.transform(counts[:1], metadata={"date": [1996]}).shape == (1, 3)
 
 
 def test_metadata__decides_the_proportions_of_documents_without_words(counts, fields):

@@ -422,6 +422,16 @@ def test_an_empty_file__is_read_once_it_holds_something_and_so_is_one_that_takes
     assert (found.documents, found.warnings) == (55, ())
 
 
+def test_documents_that_arrive_twice__are_refused_with_the_key_that_leaves_them_out(published_job, capsys):
+    day = published_job.parent / "day-1.jsonl"
+    (published_job.parent / "day-2.jsonl").write_text(day.read_text() + '{"id": "new", "text": "sailor ship"}\n')
+    assert main(["batch", str(published_job)]) == 1
+    assert "the same ids already, such as '1-0'" in (line := capsys.readouterr().err.splitlines()[-1])
+    assert line.endswith("; 'skip_existing' leaves them out")
+    published_job.write_text(JOB.replace("shard_tokens", "skip_existing = true\nshard_tokens"))
+    assert batch(published_job).new_documents == 1
+
+
 def test_a_job_with_too_few_words_to_hold_out__continues_once_it_has_more(job):
     job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
     (job.parent / "day-1.jsonl").write_text('{"id": "x", "text": "sailor"}\n')

@@ -127,6 +127,13 @@ def test_wrong_requests__are_refused_in_one_line_and_the_next_is_answered(runs):
         assert ask(port, body={"texts": TEXTS})[0] == 200
 
 
+def test_senders_of_refused_requests__get_the_answer_and_no_reset(runs):
+    body = b'{"texts": ["' + b"a" * 20_000_000
+    with running(runs[0], max_bytes=1000) as port:
+        for headers, status in (({"Content-Type": "application/json"}, 413), ({"Content-Type": "text/plain"}, 415)):
+            assert ask(port, body=body, headers=headers)[0] == status
+
+
 def test_slow_and_endless_requests__are_cut_off(runs):
     head = b"POST /score HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     beginnings = {
@@ -211,6 +218,8 @@ def test_a_damaged_version__is_reported_and_the_one_before_it_stays(job):
             True,
         )
         assert ask(port, body={"texts": ["cats"]})[0] == 200
+        versions.point(1)
+        wait_until(lambda: json.loads(ask(port, "GET", "/health")[1])["fault"] is None)
     assert len(notices) == 1
 
 
