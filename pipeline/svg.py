@@ -27,7 +27,6 @@ MAX_POINTS = 400
 # Share of the iterations left out of the vertical range: the first values would flatten all later ones.
 EARLY = 0.1
 COLOURS = 6  # Classes c0, c1, ... of lines, and f0, f1, ... of areas
-BAR_SHARE = 0.82  # Height of a horizontal bar, relative to its row
 
 STYLE = """:root {
   color-scheme: light dark;

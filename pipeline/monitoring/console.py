@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 # Seconds between two plain lines.
 ITERATION_LINE_SECONDS = 2.0  # Of a fit
 COUNT_LINE_SECONDS = 10.0  # Of a command that counts documents; a shorter command writes none
-LOG_FORMS = ("text", "json")
 
 
 def is_live(stream: IO[str]) -> bool:
