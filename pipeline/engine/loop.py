@@ -785,7 +785,7 @@ def require_finite(arrays: Arrays, iteration: int) -> None:
 
 
 def require_readable(updated: GlobalState, iteration: int) -> None:
-    """Raise `NumericalError` if a number of the global state is so large that no model with it could be read again."""
+    """Raise `NumericalError` if a number of the global state is so large or small that no model could be read again."""
     arrays, declared = updated.to_arrays(), updated.declared_arrays()
     require_finite(arrays, iteration)
     for name, values in arrays.items():
@@ -793,11 +793,10 @@ def require_readable(updated: GlobalState, iteration: int) -> None:
             continue
         least, largest, limits = values.min(), values.max(), declared[name]
         if least < limits.low or largest > limits.high:
-            found, limit = (
-                (largest, f"most {limits.high:g}") if largest > limits.high else (least, f"least {limits.low:g}")
-            )
+            is_large = largest > limits.high
+            value, limit = (largest, f"most {limits.high:g}") if is_large else (least, f"least {limits.low:g}")
             raise NumericalError(
-                f"iteration {iteration}: {name} is {found:g}, and a model has at {limit}; the options may be out of "
+                f"iteration {iteration}: {name} is {value:g}, and a model has at {limit}; the options may be out of "
                 "proportion"
             )
 
