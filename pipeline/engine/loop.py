@@ -785,14 +785,19 @@ def require_finite(arrays: Arrays, iteration: int) -> None:
 
 
 def require_readable(updated: GlobalState, iteration: int) -> None:
-    """Raise `NumericalError` if a number of the global state is so large that no model with it could be read again."""
+    """Raise `NumericalError` if a number of the global state is so large or small that no model could be read again."""
     arrays, declared = updated.to_arrays(), updated.declared_arrays()
     require_finite(arrays, iteration)
     for name, values in arrays.items():
-        if name in declared and values.dtype.kind == "f" and values.size and values.max() > declared[name].high:
+        if name not in declared or values.dtype.kind != "f" or not values.size:
+            continue
+        least, largest, limits = values.min(), values.max(), declared[name]
+        if least < limits.low or largest > limits.high:
+            is_large = largest > limits.high
+            value, limit = (largest, f"most {limits.high:g}") if is_large else (least, f"least {limits.low:g}")
             raise NumericalError(
-                f"iteration {iteration}: {name} is {values.max():g}, and a model has at most "
-                f"{declared[name].high:g}; the options may be out of proportion"
+                f"iteration {iteration}: {name} is {value:g}, and a model has at {limit}; the options may be out of "
+                "proportion"
             )
 
 

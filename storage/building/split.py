@@ -58,6 +58,7 @@ def finish_interrupted(train: Folder, heldout: Folder) -> bool:
 
 
 _DOCUMENTS = np.uint64(0xD1B54A32D192ED03)  # Separates the random streams of documents and of their tokens
+MAX_DRAWS = 1 << 20  # Tokens that are drawn at a time, to bound memory
 
 
 class PartWriter(Protocol):
@@ -83,11 +84,20 @@ def held_out_counts(documents: Documents, first: int, fraction: float, seed: int
             pair = mixed(pair + GOLDEN * (position.astype(np.uint64) + np.uint64(1)))
         counts = documents.counts.astype(np.int64)
         ends = np.cumsum(counts)
-        copy = np.arange(int(ends[-1]) if ends.size else 0) - np.repeat(ends - counts, counts)
-        drawn = mixed(np.repeat(pair, counts) + GOLDEN * (copy.astype(np.uint64) + np.uint64(1)))
-    chosen = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < fraction
-    held = np.bincount(np.repeat(np.arange(counts.size), counts), weights=chosen, minlength=counts.size)
-    return held.astype(np.int32)
+        starts, tokens = ends - counts, int(ends[-1]) if ends.size else 0
+        held: npt.NDArray[np.int32] = np.zeros(counts.size, dtype=np.int32)
+        # A document may have up to 2^31 - 1 tokens, so their draws are made a part at a time.
+        for low in range(0, tokens, MAX_DRAWS):
+            high = min(low + MAX_DRAWS, tokens)
+            first_pair, last_pair = np.searchsorted(ends, [low, high - 1], side="right")
+            pairs = slice(first_pair, last_pair + 1)
+            drawn_of_pair = np.minimum(ends[pairs], high) - np.maximum(starts[pairs], low)
+            copy = np.arange(low, high) - np.repeat(starts[pairs], drawn_of_pair)
+            drawn = mixed(np.repeat(pair[pairs], drawn_of_pair) + GOLDEN * (copy.astype(np.uint64) + np.uint64(1)))
+            chosen = (drawn >> np.uint64(11)).astype(np.float64) * 2.0**-53 < fraction
+            place = np.repeat(np.arange(drawn_of_pair.size), drawn_of_pair)
+            held[pairs] += np.bincount(place, weights=chosen, minlength=drawn_of_pair.size).astype(np.int32)
+    return held
 
 
 def document_draws(first: int, documents: int, seed: int) -> npt.NDArray[np.float64]:

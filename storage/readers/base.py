@@ -49,6 +49,7 @@ class Dropped:
 
 
 INT32_MAX = 2**31 - 1
+EXCESSIVE = f"expected a count of at most {INT32_MAX:,}"
 # Most documents per pair of a file, after 50,000 is added to its number of pairs
 EMPTY_PER_PAIR, PAIR_ALLOWANCE = 20, 50_000
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import io
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -21,6 +22,7 @@ from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import InputError
 from collapsium.storage.io.encodings import NAME_IT
 from collapsium.storage.readers.base import (
+    EXCESSIVE,
     INT32_MAX,
     open_text,
     reading,
@@ -150,7 +152,8 @@ class UCISource:
         faults = (
             ((document < 1) | (document > self._shape[0]), f"expected a document from 1 to {self._shape[0]}"),
             ((word < 1) | (word > self._shape[1]), f"expected a word from 1 to {self._shape[1]}"),
-            ((count < 1) | (count > INT32_MAX), "expected a count of 1 or more"),
+            (count < 1, "expected a count of 1 or more"),
+            (count > INT32_MAX, EXCESSIVE),
             (
                 (document < before) | ((document == before) & (word <= word_before)),
                 "out of order: expected pairs sorted by document, then word, each once",
@@ -249,8 +252,10 @@ class LDACSource(LineSource):
                 raise self._error(number, "expected WORD:COUNT in whole numbers", field) from None
             if not 0 <= row[0, place] < len(self._words):
                 raise self._error(number, f"expected a word from 0 to {len(self._words) - 1}", field)
-            if not 1 <= row[1, place] <= INT32_MAX:
+            if row[1, place] < 1:
                 raise self._error(number, "expected a count of 1 or more", field)
+            if row[1, place] > INT32_MAX:
+                raise self._error(number, EXCESSIVE, field)
         row = row[:, np.argsort(row[0], kind="stable")]
         again = np.flatnonzero(np.diff(row[0]) == 0)
         if again.size:
@@ -302,8 +307,10 @@ class SVMlightSource(LineSource):
             if not colon or not 0 <= word < len(self._words):
                 last = self._first + len(self._words) - 1
                 raise self._error(number, f"expected an index from {self._first} to {last}", field)
-            if not 0 <= count <= INT32_MAX or count != int(count):
+            if not 0 <= count < math.inf or count != int(count):
                 raise self._error(number, "expected a count, a whole number", field)
+            if count > INT32_MAX:
+                raise self._error(number, EXCESSIVE, field)
             if word in row:
                 raise self._error(number, "expected each index once", field)
             row[word] = int(count)

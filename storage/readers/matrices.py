@@ -29,6 +29,7 @@ from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import CollapsiumError, InputError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.readers.base import (
+    EXCESSIVE,
     INT32_MAX,
     open_input,
     open_text,
@@ -416,9 +417,10 @@ class MatrixSource:
             value, row, column = values[at].item(), int(block.rows[at]) + 1, int(block.columns[at]) + 1
             fraction = value > 0 and value != math.floor(value) if math.isfinite(value) else False
             advice = f"; normalised values are no counts{self._advice}" if fraction else ""
+            expected = EXCESSIVE if INT32_MAX < value < math.inf else "expected a whole count of 0 or more"
             raise InputError(
                 self.name,
-                f"expected a whole count of 0 or more, found {value!r}{advice}",
+                f"{expected}, found {value!r}{advice}",
                 f"row {row}, column {column}",
             )
         return values.astype(np.int64)

@@ -1,3 +1,4 @@
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collapsium.storage.building import split
 from collapsium.storage.building.split import Held, document_draws, held_out_counts, split_corpus, split_documents
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError, OccupiedError, OptionError
@@ -39,6 +41,25 @@ def test_split__holds_out_each_token_with_the_fraction():
         shares = np.bincount(held, minlength=4) / held.size
         np.testing.assert_allclose(shares, [0.729, 0.243, 0.027, 0.001], atol=0.012)
     assert (held_out_counts(documents, 0, 0.1, 0) != held_out_counts(documents, 0, 0.1, 1)).any()
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_split__draws_the_same_tokens_in_parts_of_any_size(size, monkeypatch):
+    documents = documents_of([{0: 40, 1: 1}, {}, {2: 3, 5: 8, 6: 21}, {1: 1}])
+    held = held_out_counts(documents, 3, 0.3, 5)
+    assert held.tolist() == [10, 1, 3, 5, 7, 0]
+    monkeypatch.setattr(split, "MAX_DRAWS", size)
+    np.testing.assert_array_equal(held_out_counts(documents, 3, 0.3, 5), held)
+
+
+def test_split__needs_no_memory_for_each_token_of_a_long_document():
+    documents = documents_of([{0: 6_000_000, 1: 2}])
+    tracemalloc.start()
+    held = held_out_counts(documents, 0, 0.25, 0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert abs(held[0] / 6_000_000 - 0.25) < 0.001
+    assert peak < 100_000_000
 
 
 @given(st.integers(0, 60), st.integers(-3, 99), st.integers(0, 60), st.integers(2, 7))

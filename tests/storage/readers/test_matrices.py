@@ -203,8 +203,8 @@ class Unreadable(SimpleNamespace):
         raise AttributeError("'backed_csr_matrix' object has no attribute '_validate_indices'\nand more")
 
 
-NORMALISED, NEGATIVE, MISSING = (COUNTS.astype(float) for _ in range(3))
-NORMALISED[0, 0], NEGATIVE[2, 1], MISSING[3, 2] = 0.69, -1, np.nan
+NORMALISED, NEGATIVE, MISSING, HUGE = (COUNTS.astype(float) for _ in range(4))
+NORMALISED[0, 0], NEGATIVE[2, 1], MISSING[3, 2], HUGE[0, 0] = 0.69, -1, np.nan, 2**31
 TWICE = {**vars(cells(COUNTS)), "obs_names": texts(["a", *CELLS[1:-1], "a"])}
 SAME = {**vars(cells(COUNTS)), "var_names": texts(["a", *PEAKS[1:-1], "a"])}
 BAD = {
@@ -214,6 +214,7 @@ BAD = {
         "row 1, column 1: .*0.69; normalised values.*`layer`.: counts",
     ),
     "negative": (cells(scipy.sparse.csc_matrix(NEGATIVE)), {}, "row 3, column 2: expected a whole count.*-1"),
+    "huge": (cells(HUGE), {}, "row 1, column 1: expected a count of at most 2,147,483,647, found 2147483648"),
     "NaN": (cells(MISSING), {}, "row 4, column 3: expected a whole count.*nan"),
     "a lazy NaN": (cells(lazy(MISSING, 2, 5)), {}, "row 4, column 3: expected a whole count.*nan"),
     "names twice": (SimpleNamespace(**TWICE), {}, "found 'a' twice.*obs_names_make_unique"),

@@ -88,7 +88,10 @@ BAD_UCI = {
     "a negative count": ("2\n3\n1\n1 1 -2\n", "line 4: expected a count of 1 or more, found '1 1 -2'"),
     "a zero count": ("2\n3\n1\n1 1 0\n", "line 4: expected a count of 1 or more"),
     "a fractional count": ("2\n3\n1\n1 1 1.5\n", "line 4: expected three whole numbers, found '1 1 1.5'"),
-    "a huge count": ("2\n3\n1\n1 1 99999999999\n", "line 4: expected a count"),
+    "a huge count": (
+        "2\n3\n1\n1 1 99999999999\n",
+        "line 4: expected a count of at most 2,147,483,647, found '1 1 99999999999'",
+    ),
     "a word that is text": ("2\n3\n1\n1 b 1\n", "line 4: expected three whole numbers"),
     "two fields": ("2\n3\n1\n1 1\n", "line 4: expected three whole numbers"),
     "an empty line": ("2\n3\n2\n1 1 1\n\n2 1 1\n", "line 5: expected three whole numbers, found an empty line"),
@@ -107,6 +110,7 @@ BAD_LDAC = {
     "a negative word": ("1 -1:1\n", "line 1: expected a word from 0 to 2"),
     "a fractional count": ("1 0:1.5\n", "line 1: expected WORD:COUNT in whole numbers"),
     "a negative count": ("1 0:-1\n", "line 1: expected a count of 1 or more"),
+    "a huge count": ("1 0:2147483648\n", "line 1: expected a count of at most 2,147,483,647, found '0:2147483648'"),
     "a word twice": ("2 0:1 0:2\n", "line 1: expected each word once, found '0'"),
     "an empty line": ("1 0:1\n\n", "line 2: expected a document's number of pairs first"),
     "no token": ("0\n", "the corpus is empty"),
@@ -297,6 +301,13 @@ def test_pipes_and_devices__are_not_waited_for(tmp_path, monkeypatch, name):
     with pytest.raises(InputError, match="expected a file, found a pipe or a device"):
         ingest_source(name, "corpus", scheduler="serial")
     assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("count", ["2147483648", "3e9"])
+def test_svmlight__names_the_largest_count(tmp_path, count):
+    message = f"line 2: expected a count of at most 2,147,483,647, found '2:{count}'"
+    path = put(tmp_path, "x.svmlight", f"0 1:1\n1 2:{count}\n")
+    check_refused(tmp_path, path, message, vocabulary=put(tmp_path, "words.txt", VOCABULARY))
 
 
 @pytest.mark.parametrize("option", ["stop_words", "vocabulary"])

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from collapsium.storage.corpus.vectors import VectorShard
 
 
+# A probe is a sum over vectors of squares, and its scale the reciprocal of its length. Neither is limited like the sums
+# of a model, whatever the unit of the vectors is; their product is finite.
+MAX_PROBE, MAX_PROBE_SCALE = 1e100, 1e200
+
 PARENTS_PER_NODE = 0.35  # Nodes of a level for each node of the level below, by default
 
 
@@ -237,7 +241,7 @@ class Splits(State):
     # The leaf that the next sweep splits, the column of its other side, and whether by lines; all -1 for none
     split: Annotated[Ints, indices("3", below="next", low=-1)]
     # By which the probes of the rows are scaled to length one
-    probe_scale: Annotated[Vector, numbers("cluster")]
+    probe_scale: Annotated[Vector, numbers("cluster", 0, MAX_PROBE_SCALE)]
     tried: Annotated[Ints, non_negative("cluster")]  # Rejected splits of each leaf
     # Leaf whose split is on trial, -1 for none, and rounds of the trial still to come
     trial_leaf: Annotated[int, indices("", below="next", low=-1)] = -1
@@ -320,7 +324,7 @@ class HcaRows(Rows):
     # The same before a trial; None in a finished model
     word_saved: Annotated[Vector | None, numbers("word topic+1")] = None
     # Probes of the leaves; None in a finished model
-    word_probe: Annotated[Vector | None, numbers("word topic")] = None
+    word_probe: Annotated[Vector | None, numbers("word topic", -MAX_PROBE, MAX_PROBE)] = None
 
     @classmethod
     def stored(cls, context: CheckContext) -> set[str]:

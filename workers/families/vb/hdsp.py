@@ -177,8 +177,36 @@ def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabe
     return by_document
 
 
+def within_range(labels: DocumentLabels) -> DocumentLabels:
+    """Return labels whose rates floating point can represent, with other rows for documents with larger ones.
+
+    A number far beyond the training corpus leads to such rates. Proportions do not change if all rates of a document
+    are divided by the smallest, and a topic whose rate is then too large to be represented has no share.
+    """
+    offsets, label, value, log_rate = labels
+    owner = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    value = np.clip(value, -MAX_LABEL_VALUE, MAX_LABEL_VALUE)
+    reach = np.bincount(owner, np.abs(value) * np.abs(log_rate).max(axis=1, initial=0.0)[label], offsets.size - 1)
+    rows, retained = list[Vector](), np.ones(label.size, dtype=bool)
+    label, value = label.copy(), value.copy()
+    for document in np.flatnonzero(reach > MAX_LOG_RATE).tolist():
+        entries = slice(int(offsets[document]), int(offsets[document + 1]))
+        logs = (value[entries, np.newaxis] * log_rate[label[entries]]).sum(axis=0)
+        if np.abs(logs).max() > MAX_LOG_RATE:
+            retained[entries.start + 1 : entries.stop] = False
+            label[entries.start], value[entries.start] = len(log_rate) + len(rows), 1.0
+            rows.append(np.minimum(logs - logs.min(), MAX_LOG_RATE))
+    if not rows:
+        return labels
+    counts = np.bincount(owner[retained], minlength=offsets.size - 1)
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return DocumentLabels(ends, label[retained], value[retained], np.concatenate([log_rate, rows]))
+
+
 Ints = npt.NDArray[np.int64]
 
+# Largest logarithm of a rate of unseen documents, and largest value of a label: their products are finite.
+MAX_LOG_RATE, MAX_LABEL_VALUE = 600.0, 1e200
 MIN_SHARE = 1e-8  # Smallest g_k: from 0 a topic could not recover
 
 
@@ -559,6 +587,8 @@ class Hdsp(
         model = MeanFieldTopics(expected, global_state.prior, topic_log)
         local = _with_labels(even_counts(shard, global_state.prior.size), shard, global_state)
         labels = _labels_of(local, global_state, all_labels=False, without=False)
+        record = within_range(labels.record)
+        labels = replace(labels, numbers=np.arange(len(record.log_rate)), record=record)
         statistics = labels.statistics(global_state, with_curvature=False)
         swept = _fit_documents(shard, local.document_topic, model, labels.record, FOLD_IN_LIMITS, statistics)
         return replace(local, document_topic=swept.document_topic)
@@ -577,6 +607,7 @@ class Hdsp(
             np.asarray(local.document_label_value),
             np.ascontiguousarray(global_state.rates.label_log),
         )
+        labels = within_range(labels)
         gamma_proportions(labels, global_state.prior, counts, theta)
         empty = np.flatnonzero(~counts.any(axis=1))
         if empty.size:

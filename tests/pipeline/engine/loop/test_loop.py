@@ -2,17 +2,24 @@
 
 import functools
 import math
+import re
+from dataclasses import dataclass
+from typing import Annotated
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.pipeline import fit
-from collapsium.pipeline.engine.loop import _Sums
+from collapsium.pipeline.engine.loop import _Sums, require_readable
 from collapsium.pipeline.engine.state import GROUP_SHARDS
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import NumericalError
 from collapsium.workers import tasks
+from collapsium.workers.arrays.annotations import numbers
+from collapsium.workers.arrays.state import GlobalState
 
 
 class Writing:
@@ -128,6 +135,17 @@ def test_numbers_that_no_model_can_have__end_a_fit_and_leave_no_run(small, tmp_p
     with pytest.raises(NumericalError, match=r"iteration 0: .* and a model has at most 1e\+15"):
         fit(small[0], tmp_path / "run", family=family, iterations=1, scheduler="serial", **topics, **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("value", "limit"), [(2e15, "most 1e+15"), (-2e15, "least -1e+15")])
+def test_numbers_beyond_either_limit__end_a_fit_by_name(value, limit):
+    @dataclass(frozen=True)
+    class Loadings(GlobalState):
+        loading: Annotated[npt.NDArray[np.float64], numbers("topic")]
+
+    message = f"iteration 3: loading is {value:g}, and a model has at {limit}; the options"
+    with pytest.raises(NumericalError, match=re.escape(message)):
+        require_readable(Loadings(np.array([0.0, value])), 3)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e300])

@@ -255,6 +255,21 @@ def test_vectors_too_large_for_a_model__are_refused(tmp_path, form, factor):
         fit(vectors, tmp_path / "run", family="hca", form=form, iterations=5, scheduler="serial")
 
 
+@pytest.mark.parametrize("values", [1e8 * drawn(1), 1e-9 * drawn(1), np.tile([1.0, 2.0, 3.0], (30, 1))])
+def test_vectors_of_any_unit__leave_checkpoints_that_can_be_read(tmp_path, values):
+    """The directions in which leaves may be split are sums of squares, which have other limits than the sums of B."""
+    vectors = write_vectors(tmp_path / "vectors", values)
+    fit(vectors, tmp_path / "run", family="hca", iterations=5, scheduler="serial")
+    assert not verify(tmp_path / "run").broken
+
+
+@pytest.mark.filterwarnings("error")
+def test_vectors_whose_squares_overflow__are_refused_without_a_warning(tmp_path):
+    vectors = write_vectors(tmp_path / "vectors", 1e200 * drawn(1))
+    with pytest.raises(NumericalError, match="divide the vectors by a constant"):
+        fit(vectors, tmp_path / "run", family="hca", iterations=5, scheduler="serial")
+
+
 def test_vectors_that_begin_clusters__do_not_depend_on_their_order(tmp_path):
     values = drawn(16, 50)
     models = []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import digamma, gammaln
 
-from collapsium.pipeline import Corpus, fit, ingest, simulate
+from collapsium.pipeline import Corpus, fit, infer, ingest, simulate
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.models.registry import make_options
 from collapsium.storage.corpus.labels import Labels, LabelTable, NumberField, numbered
@@ -17,7 +17,7 @@ from collapsium.workers.arrays.delta import total
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.families.family import Summary
-from collapsium.workers.families.vb.hdsp import Hdsp, gradient
+from collapsium.workers.families.vb.hdsp import Hdsp, gradient, within_range
 from collapsium.workers.families.vb.label_scaling import scaling_of
 from collapsium.workers.families.vb.states import HdspSums, MeanFieldRows
 from collapsium.workers.kernels.vb.mean_field import DocumentLabels, MeanFieldTopics, PassLimits
@@ -295,6 +295,35 @@ def test_covariates_that_the_scaling_does_not_use__are_reported_or_refused(tmp_p
         "(labels, stars), the model uses labels; 'hdsp' uses covariates with scaling = linear and cov" in notices[0][0]
     )
     assert notices[2][0].endswith("of the documents' fields (labels, stars), the model uses labels, stars")
+
+
+def test_rates_beyond_floating_point__give_the_proportions_of_the_same_rates_divided_by_the_smallest():
+    log_rate = np.array([[0.5, -0.5, 0.0], [2.0, 1.0, -3.0]])
+    offsets, label = np.array([0, 1, 3, 3, 4]), np.array([0, 0, 1, 1], dtype=np.int32)
+    labels = DocumentLabels(offsets, label, np.array([1.0, 1.0, 250.0, 1e300]), log_rate)
+    within = within_range(labels)
+    assert within.offsets.tolist() == [0, 1, 2, 2, 3]
+    assert within.label.tolist() == [0, 2, 3]
+    assert within.value.tolist() == [1.0, 1.0, 1.0]
+    np.testing.assert_array_equal(within.log_rate, [*log_rate, [600.0, 600.0, 0.0], [600.0, 600.0, 0.0]])
+    usual = labels._replace(value=np.array([1.0, 1.0, 150.0, -190.0]))
+    assert within_range(usual) is usual
+
+
+@pytest.mark.parametrize("stars", [999.0, -1e9, 1e300])
+def test_numbers_far_beyond_the_training_corpus__give_proportions_of_which_one_is_the_whole(tmp_path, stars):
+    texts = ["aa bb aa bb", "cc dd dd cc"] * 10
+    frame = pd.DataFrame({"id": [str(n) for n in range(20)], "text": texts, "stars": [1.0, 2.0] * 10})
+    how = {"family": "hdsp", "topics": 3, "iterations": 5, "scaling": "linear", "scheduler": "serial"}
+    model = fit(frame, tmp_path / "run", covariates="stars", **how)
+    far = pd.DataFrame({"id": ["a", "b"], "text": ["aa cc", "zz"], "stars": [stars, stars]})
+    far.to_json(tmp_path / "far.jsonl", orient="records", lines=True)
+    infer(tmp_path / "run", tmp_path / "far.jsonl", tmp_path / "far.npy", scheduler="serial")
+    theta = np.load(tmp_path / "far.npy")
+    np.testing.assert_allclose(theta.sum(axis=1), 1.0, rtol=1e-5)
+    rate = (1.0 if stars > 0 else -1.0) * model._opened.global_state.rates.label_log[0]
+    assert theta[1].argmax() == rate.argmin()
+    assert theta[1].max() > 0.99
 
 
 def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
