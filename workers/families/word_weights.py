@@ -167,6 +167,4 @@ def _table(rows: Iterable[tuple[object, object]]) -> WeightTable:
         weights[word] = float(weight)
     if not weights:
         raise ValueError("expected a word and its weight (there is none)")
-    if not any(weights.values()):
-        raise ValueError("expected a weight above 0 (all are 0)")
     return WeightTable(words=tuple(weights), weights=tuple(weights.values()))

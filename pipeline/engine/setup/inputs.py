@@ -279,13 +279,20 @@ def _seed_table(address: str, digest: str, seeds: Sequence[Any]) -> SeedTable:  
 
 
 def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
-    """Return a line on the words of a table of weights that a vocabulary does not have; None if it has all."""
+    """Return a line on the words of a table of weights that a vocabulary does not have; None if it has all.
+
+    A table that leaves no token of the corpus a weight is refused.
+    """
     table = getattr(config, WEIGHTS, None)
     if not isinstance(table, WeightTable):
         return None
     vocabulary = corpus.vocabulary.words
+    named = as_spelled_in(vocabulary, table.words)
+    weightless = {word for word, weight in zip(named, table.weights, strict=True) if not weight}
+    if all(word in weightless for word, tokens in zip(vocabulary, corpus.vocabulary.tokens, strict=True) if tokens):
+        raise OptionError("expected a weight above 0 for a word of the corpus; all weigh 0", WEIGHTS)
     known = set(vocabulary)
-    unknown = [word for word in as_spelled_in(vocabulary, table.words) if word not in known]
+    unknown = [word for word in named if word not in known]
     if not unknown:
         return None
     named = named_unknown(unknown, vocabulary)

@@ -188,11 +188,22 @@ def test_weights__may_come_from_a_configuration_file(small, tmp_path, capsys):
     assert json.loads((tmp_path / "run/run.json").read_text())["options"]["weights"]["words"] == ["w0"]
 
 
+def test_a_table_of_zeros__is_a_list_of_stop_words(small, tmp_path):
+    (tmp_path / "stop.tsv").write_text("w0\t0\nw1\t0\n")
+    model = fit(small[0], tmp_path / "run", family="lda", topics=3, iterations=2, weights=tmp_path / "stop.tsv")
+    tokens = Corpus(small[0]).vocabulary.tokens
+    assert tokens[:2].all()
+    weights = np.asarray(model.rows(0).word_topic).sum(axis=1)[tokens > 0] / tokens[tokens > 0]
+    assert (weights[:2] < 0.01).all()
+    np.testing.assert_allclose(weights[2:], weights[2:].mean(), rtol=1e-3)
+    assert weights[2:].mean() > 1.0
+
+
 BAD = {
     "w0\t-1\n": r"expected weights from 0 to 1e\+12 \(-1.0 of 'w0'\)",
     "w0\tnan\n": r"expected weights from 0 to 1e\+12 \(nan of 'w0'\)",
     "w0\tinf\n": r"expected weights from 0 to 1e\+12 \(inf of 'w0'\)",
-    "w0\t0\nw1\t0\n": "expected a weight above 0",
+    "".join(f"w{n}\t0\n" for n in range(30)): "expected a weight above 0 for a word of the corpus",
     "": "expected a word and its weight",
     "word\tweight\n": "expected a word and its weight",
     "w0\t1\nw0\t2\n": "expected each word once",
