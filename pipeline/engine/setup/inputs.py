@@ -287,12 +287,12 @@ def unknown_words(corpus: Corpus, config: FamilyOptions) -> str | None:
     if not isinstance(table, WeightTable):
         return None
     vocabulary = corpus.vocabulary.words
-    named = as_spelled_in(vocabulary, table.words)
-    weightless = {word for word, weight in zip(named, table.weights, strict=True) if not weight}
+    words = as_spelled_in(vocabulary, table.words)
+    weightless = {word for word, weight in zip(words, table.weights, strict=True) if not weight}
     if all(word in weightless for word, tokens in zip(vocabulary, corpus.vocabulary.tokens, strict=True) if tokens):
         raise OptionError("expected a weight above 0 for a word of the corpus; all weigh 0", WEIGHTS)
     known = set(vocabulary)
-    unknown = [word for word in named if word not in known]
+    unknown = [word for word in words if word not in known]
     if not unknown:
         return None
     named = named_unknown(unknown, vocabulary)
