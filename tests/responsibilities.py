@@ -12,7 +12,7 @@ from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import OptionError
 from tests.conformance import Conformance
 from tests.counting import pair_weights
-from tests.fits import Losing, problem_of, scores_of, state_bits
+from tests.fits import LosingExecutor, problem_of, scores_of, state_bits
 
 MANY = 140  # topics: more than a document begins with all of
 STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
@@ -75,7 +75,7 @@ class Responsibilities(Conformance):
         blocks = [block.value.rows.to_arrays() for block in cut.blocks]
         for name, values in whole.blocks[0].value.rows.to_arrays().items():
             np.testing.assert_array_equal(np.concatenate([rows[name] for rows in blocks]), values)
-        losing = Losing(SerialExecutor(), 4)
+        losing = LosingExecutor(SerialExecutor(), 4)
         _, again, found = stepped(small[0], self.family, steps, executor=losing)
         assert losing.losses == 4
         assert any(progress.lost for _, progress in found)

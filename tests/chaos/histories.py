@@ -22,8 +22,8 @@ from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.run import Run
 from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
 from tests.chaos.simulated import SimulatedExecutor
-from tests.conftest import planted_rows, write_corpus
-from tests.fits import TIMES, begins_at_checkpoint, bits
+from tests.conftest import simulated_rows, write_corpus
+from tests.fits import TIMES, bits, require_start_at_checkpoint
 
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
@@ -56,9 +56,9 @@ def prepare():
     """Clear the store, and write the corpora into it."""
     FaultyFileSystem.fate = None
     FaultyFileSystem.store.clear()
-    write_corpus("faulty://store/corpus/train", planted_rows(1, documents=16, words=20), 20, shard_tokens=330)
-    write_corpus("faulty://store/corpus/heldout", planted_rows(2, documents=16, words=20), 20, shard_tokens=300)
-    long = planted_rows(3, documents=3, words=20, tokens=100_000) + planted_rows(4, documents=13, words=20)
+    write_corpus("faulty://store/corpus/train", simulated_rows(1, documents=16, words=20), 20, shard_tokens=330)
+    write_corpus("faulty://store/corpus/heldout", simulated_rows(2, documents=16, words=20), 20, shard_tokens=300)
+    long = simulated_rows(3, documents=3, words=20, tokens=100_000) + simulated_rows(4, documents=13, words=20)
     write_corpus("faulty://store/corpus/long", long, 20, shard_tokens=100_330)
     return dict(FaultyFileSystem.store)
 
@@ -138,7 +138,7 @@ def live(base, seed):
     ends = {name: options.pop(name) for name in ("iterations",)}
     while True:
         assert fate.session < SESSIONS, "it does not come to an end"
-        continues = begins_at_checkpoint(RUN) if "/store/run/run.json" in FaultyFileSystem.store else None
+        continues = require_start_at_checkpoint(RUN) if "/store/run/run.json" in FaultyFileSystem.store else None
         FaultyFileSystem.fate = fate
         processes = 1 + int(fate.draw("homes", fate.session) * 4)
         every = 1 + int(fate.draw("every", fate.session) * 5)

@@ -38,7 +38,7 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.families.model_checks import ModelChecks
 from collapsium.workers.shard_loading import load_shard, open_shard
 from tests.chaos.hostile_paths import CHECKING
-from tests.conftest import dealt, planted, planted_labels, write_corpus
+from tests.conftest import cut_into_segments, simulated, simulated_labels, write_corpus
 from tests.networks import LABELS
 
 SECONDS = 60  # after which a command hangs
@@ -78,12 +78,12 @@ OPTIONS = {
 
 def corpora(place):
     """Write small corpora for all families: a training and a held-out part, new documents, and vectors."""
-    rows, theta = planted(1, documents=20, words=12, tokens=12)
-    write_corpus(place / "all", dealt(rows, 1), 12, 90, labels=planted_labels(theta), segmented=True)
+    rows, theta = simulated(1, documents=20, words=12, tokens=12)
+    write_corpus(place / "all", cut_into_segments(rows, 1), 12, 90, labels=simulated_labels(theta), segmented=True)
     split(place / "all", place / "train", place / "heldout", fraction=0.3, seed=1)
-    rows, theta = planted(2, documents=8, words=12, tokens=12)
-    ids, labels = [f"new {number}" for number in range(8)], planted_labels(theta)
-    write_corpus(place / "new", dealt(rows, 2), 12, ids=ids, labels=labels, segmented=True)
+    rows, theta = simulated(2, documents=8, words=12, tokens=12)
+    ids, labels = [f"new {number}" for number in range(8)], simulated_labels(theta)
+    write_corpus(place / "new", cut_into_segments(rows, 2), 12, ids=ids, labels=labels, segmented=True)
     generator = np.random.default_rng(1)
     means = generator.normal(size=(3, 4)) * 5.0
     with created(Folder(place / "vectors")) as folder:

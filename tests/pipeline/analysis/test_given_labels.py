@@ -225,7 +225,7 @@ def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, mon
     assert (found.known, found.right) == (known, right)
 
 
-def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
+def test_prediction__finds_what_is_simulated_and_is_scored(place, tmp_path):
     from sklearn.metrics import f1_score
 
     out, picture = tmp_path / "out.parquet", tmp_path / "kinds.svg"

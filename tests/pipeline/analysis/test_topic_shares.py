@@ -24,7 +24,7 @@ from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.summary import parse_summary, read_summary
 from collapsium.workers.ingest.dates import hours_of
 from collapsium.workers.periods import NAMES, date_sums, period_of
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.strategies import documents_of
 
 HOSTILE = "<script>alert(1)</script>"
@@ -43,7 +43,7 @@ def dates_of(count):
 def dated_run(tmp_path_factory):
     """A run on documents with dates, whose corpus was removed; a copy of the corpus; and the dates."""
     place = tmp_path_factory.mktemp("time")
-    rows = [row for row in planted_rows(3, documents=85) if row]
+    rows = [row for row in simulated_rows(3, documents=85) if row]
     dates = dates_of(len(rows))
     with created(Folder(place / "kept")) as folder:
         writer = CorpusWriter(folder, 30, 500)

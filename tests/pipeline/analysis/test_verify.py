@@ -12,7 +12,7 @@ from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.arrays import read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 
 FITS = (
     {"family": "lda", "topics": 3},
@@ -31,7 +31,7 @@ FITS = (
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verify")
-    corpus = write_corpus(folder / "corpus", planted_rows(1, documents=12), 30, shard_tokens=150)
+    corpus = write_corpus(folder / "corpus", simulated_rows(1, documents=12), 30, shard_tokens=150)
     for number, options in enumerate(FITS):
         fit(corpus, folder / f"run{number}", iterations=3, checkpoint_every=1, **options)
     return folder

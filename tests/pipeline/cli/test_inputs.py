@@ -8,7 +8,7 @@ from collapsium.pipeline import fit
 from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.storage.errors import OptionError
 from collapsium.workers.shard_loading import document_parts
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 
 NETWORKS = {
     "segments": {"document": {"over": "document"}, "section": {"over": "segment", "parents": ["document"]}},
@@ -19,7 +19,7 @@ NEEDY = [name for name in family_names() if load_family(name).requires_labels]
 
 @pytest.fixture
 def plain(tmp_path):
-    return write_corpus(tmp_path / "plain", planted_rows(1, documents=12), 30)
+    return write_corpus(tmp_path / "plain", simulated_rows(1, documents=12), 30)
 
 
 def notices(corpus, out, **options):

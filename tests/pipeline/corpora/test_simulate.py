@@ -13,7 +13,7 @@ from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families import generative as drawing
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 
 
 def probabilities(model):
@@ -222,8 +222,8 @@ def test_proportions_table__is_the_one_that_infer_would_write():
     assert simulation._table(ids, theta).equals(sparse(ids, theta, simulation.MIN_PROPORTION))
 
 
-@pytest.mark.parametrize("seed", rest_long([0, 1]))
-def test_planted_topics__are_recovered_at_the_defaults(tmp_path, seed):
+@pytest.mark.parametrize("seed", mark_rest_long([0, 1]))
+def test_simulated_topics__are_recovered_at_the_defaults(tmp_path, seed):
     options = {"documents": 1000, "words": 500, "tokens": 100, "topics": 10, "seed": seed}
     simulate(tmp_path / "c", family="lda", **options)
     model = fit(tmp_path / "c", tmp_path / "run", family="lda", topics=10, seed=seed, scheduler="serial")

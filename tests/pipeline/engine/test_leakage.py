@@ -13,7 +13,7 @@ from collapsium.pipeline.engine.leakage import shared_documents, shared_tokens
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import LINEAGE, Lineage, Step, lineage_of
 from collapsium.storage.errors import DamagedError, MismatchError
-from tests.conftest import planted_labels, planted_rows, write_corpus
+from tests.conftest import simulated_labels, simulated_rows, write_corpus
 
 SMALL = {"family": "lda", "topics": 2, "iterations": 1, "scheduler": "serial"}
 OTHER = "0" * 64
@@ -23,7 +23,7 @@ OTHER = "0" * 64
 def place(tmp_path_factory):
     """A whole corpus, splits of it of several kinds, and a fit to the training tokens of one."""
     place = tmp_path_factory.mktemp("leakage")
-    write_corpus(place / "whole", planted_rows(1), 30, shard_tokens=900)
+    write_corpus(place / "whole", simulated_rows(1), 30, shard_tokens=900)
     split(place / "whole", place / "train", place / "held", fraction=0.2)
     split(place / "whole", place / "train-1", place / "held-1", fraction=0.2, seed=1)
     split(place / "whole", place / "known", place / "new", documents=True, fraction=0.3)
@@ -82,8 +82,8 @@ def test_documents_that_were_fitted__are_not_unseen(place, tmp_path):
 
 
 def test_without_a_lineage__documents_that_were_fitted_are_recognised_by_their_ids_and_words(place, tmp_path):
-    write_corpus(tmp_path / "again", planted_rows(1), 30, shard_tokens=300)
-    write_corpus(tmp_path / "others", planted_rows(4), 30)
+    write_corpus(tmp_path / "again", simulated_rows(1), 30, shard_tokens=300)
+    write_corpus(tmp_path / "others", simulated_rows(4), 30)
     split(tmp_path / "again", tmp_path / "known", tmp_path / "new", documents=True, fraction=0.3)
     for name in ("again", "known"):
         with pytest.raises(MismatchError, match="with the same ids and words"):
@@ -98,7 +98,7 @@ def test_without_a_lineage__documents_that_were_fitted_are_recognised_by_their_i
 
 
 def test_documents_with_other_labels__are_others_to_families_that_take_labels(tmp_path):
-    rows, labels = planted_rows(2), planted_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
+    rows, labels = simulated_rows(2), simulated_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
     write_corpus(tmp_path / "train", rows, 30, labels=labels)
     write_corpus(tmp_path / "same", rows, 30, labels=labels, shard_tokens=300)
     write_corpus(tmp_path / "other", rows, 30, labels=[*labels[1:], labels[0]], shard_tokens=300)
@@ -121,7 +121,7 @@ def test_folds__of_one_seed_are_unseen_to_one_another_alone(place, tmp_path):
 
 
 def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is_reported(tmp_path):
-    rows, labels = planted_rows(2), planted_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
+    rows, labels = simulated_rows(2), simulated_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
     write_corpus(tmp_path / "whole", rows, 30, labels=labels)
     split(tmp_path / "whole", tmp_path / "some", tmp_path / "others", drop_labels=0.3)
     fit(tmp_path / "some", tmp_path / "run", family="labeled-lda", iterations=2, scheduler="serial")
@@ -132,7 +132,7 @@ def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is
 
 
 def test_segments__of_two_parts_are_as_far_apart_as_the_parts(tmp_path):
-    rows = [[row, dict(row)] for row in planted_rows(3)]
+    rows = [[row, dict(row)] for row in simulated_rows(3)]
     write_corpus(tmp_path / "whole", rows, 30, segmented=True)
     split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", fraction=0.3)
     for name in ("whole", "train", "held"):

@@ -26,7 +26,7 @@ from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import InputError, MissingError, OccupiedError, OptionError
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.estimating import ALL, COLLAPSED, THERE, bits, matrix_of, model_bits, small_of
 
 # Without being told to round, the estimators refuse counts that are not whole, which these checks feed them.
@@ -65,7 +65,7 @@ FRACTIONAL = {
 @pytest.fixture(scope="module")
 def counts():
     """Sixty documents, some empty, of 30 words."""
-    return matrix_of(planted_rows(1))
+    return matrix_of(simulated_rows(1))
 
 
 # What scikit-learn asks for.
@@ -236,7 +236,7 @@ def test_transform_and_score__match_the_commands(small, counts, tmp_path):
         theta[number, topics] = shares
     found = estimator.transform(small[1])
     np.testing.assert_allclose(found, theta, atol=1e-6)
-    unseen = matrix_of(planted_rows(2))
+    unseen = matrix_of(simulated_rows(2))
     np.testing.assert_allclose(estimator.transform(unseen), found, rtol=1e-12)
     score = evaluate(tmp_path / "run", unseen=small[1]).score
     assert estimator.score(unseen) == pytest.approx(score, rel=1e-12)

@@ -16,14 +16,14 @@ from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.estimators import CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
 from collapsium.pipeline.estimators.base import document_chunks, fields_of_metadata, with_fields, written
 from collapsium.storage.errors import CollapsiumError
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.estimating import COLLAPSED, bits, matrix_of, model_bits, small_of
 
 
 @pytest.fixture(scope="module")
 def counts():
     """Sixty documents, some empty, of 30 words."""
-    return matrix_of(planted_rows(1))
+    return matrix_of(simulated_rows(1))
 
 
 # What can be fitted to.
@@ -224,7 +224,7 @@ def test_fit__that_fails__leaves_it_unfitted(counts):
 
 @pytest.mark.parametrize("cls", COLLAPSED)
 def test_partial_fit__on_all__is_the_stochastic_schedule(cls, counts, tmp_path):
-    train = write_corpus(tmp_path / "train", planted_rows(1), 30)
+    train = write_corpus(tmp_path / "train", simulated_rows(1), 30)
     model = fit(train, tmp_path / "run", family=cls.FAMILY, topics=3, seed=5, schedule="stochastic", passes=3)
     estimator = small_of(cls, random_state=5, total_documents=60)
     for _ in range(3):
@@ -238,7 +238,7 @@ def test_partial_fit__on_all__is_the_stochastic_schedule(cls, counts, tmp_path):
 
 @pytest.mark.parametrize("cls", COLLAPSED)
 def test_partial_fit__after_a_fit__continues_from_it(cls):
-    counts = np.tile(matrix_of(planted_rows(1)), (10, 1))
+    counts = np.tile(matrix_of(simulated_rows(1)), (10, 1))
     estimator = small_of(cls, beta=1.0, max_iter=30, total_documents=6000).fit(counts)
     before = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
     batch = np.zeros((64, 30), dtype=int)

@@ -16,7 +16,7 @@ from collapsium.pipeline import fit, resume
 from collapsium.pipeline.executors import dask_client
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, MismatchError, OptionError
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.xdist_group("clusters")
@@ -63,7 +63,9 @@ def cluster():
         wait_until(lambda: not hosts_here())
 
 
-@pytest.mark.parametrize("kind", rest_long(["client", "cluster", "file"], retained=(0, 1)))  # commands take files too
+@pytest.mark.parametrize(
+    "kind", mark_rest_long(["client", "cluster", "file"], retained=(0, 1))
+)  # commands take files too
 def test_fit__takes_a_client_a_cluster_or_a_scheduler_file_and_leaves_it_open(kind, small, tmp_path, cluster, expected):
     (tmp_path / "scheduler.json").write_text(json.dumps({"address": cluster.scheduler_address}))
     with distributed.Client(cluster) as client:

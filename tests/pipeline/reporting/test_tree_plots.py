@@ -12,7 +12,7 @@ from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.plots.style import Style
 from collapsium.pipeline.reporting.plots.tree import _figure, tree_drawing
 from collapsium.pipeline.reporting.trees import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.pipeline.reporting.test_tree_shape import tree_of, trees
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -145,7 +145,7 @@ def test_draw__one_node_without_words(signed):
     assert ("tokens" in text) != signed
 
 
-@pytest.mark.parametrize("nodes", rest_long([1, 30, 60, 100], retained=(0, 1)))
+@pytest.mark.parametrize("nodes", mark_rest_long([1, 30, 60, 100], retained=(0, 1)))
 @pytest.mark.parametrize("long", ["w", "internationalization", "x" * 80])
 def test_figure__texts_as_drawn_lie_in_their_cards_and_apart(nodes, long):
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from collapsium.storage.building.split import Held, document_draws, held_out_counts, split_corpus, split_documents
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError, OccupiedError, OptionError
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.storage.readers.test_readers import rows_of
 from tests.strategies import bags, documents_of
 
@@ -77,7 +77,7 @@ def test_take__keeps_documents_with_their_pairs_and_columns():
 
 
 def test_split_corpus__keeps_ids_words_and_shards(tmp_path):
-    rows = planted_rows(3)
+    rows = simulated_rows(3)
     corpus = Corpus(write_corpus(tmp_path / "c", rows, 30, shard_tokens=600))
     split_corpus(corpus, tmp_path / "train", tmp_path / "held", fraction=0.3, seed=2)
     train, held = Corpus(tmp_path / "train"), Corpus(tmp_path / "held")

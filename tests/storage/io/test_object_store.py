@@ -13,7 +13,7 @@ from collapsium.storage.errors import AbsentError, LockedError, OccupiedError, S
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 from tests.waiting import wait_until
@@ -116,10 +116,10 @@ def test_a_lock__is_held_by_one_owner(store):
 @pytest.mark.long
 def test_a_run__is_made_stopped_resumed_and_read(store):
     train, heldout = f"{store}/train", f"{store}/heldout"
-    write_corpus(train, planted_rows(1), 30, shard_tokens=1200)
-    write_corpus(heldout, planted_rows(2), 30)
+    write_corpus(train, simulated_rows(1), 30, shard_tokens=1200)
+    write_corpus(heldout, simulated_rows(2), 30)
     with pytest.raises(OccupiedError):
-        write_corpus(train, planted_rows(1), 30)
+        write_corpus(train, simulated_rows(1), 30)
     whole = fit(train, f"{store}/whole", heldout=heldout, **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
         fit(train, f"{store}/run", heldout=heldout, sinks=[stop_at(4)], checkpoint_every=3, **OPTIONS)

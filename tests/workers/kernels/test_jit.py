@@ -15,7 +15,7 @@ from collapsium.workers.kernels.cvb import active, active_selection, background,
 from collapsium.workers.kernels.cvb import dense as assign
 from collapsium.workers.kernels.networks import stirling
 from collapsium.workers.kernels.target import V3, target
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 
 MODULES = (active, assign, background, active_selection, words, special, stirling, stochastic)
 
@@ -37,7 +37,7 @@ def test_helpers__are_always_inlined():
 
 @pytest.mark.parametrize(
     "kernel",
-    rest_long(
+    mark_rest_long(
         [
             active.sweep_active,
             background.fold_rows,
@@ -150,7 +150,7 @@ APART = ("sweep_zeroth", "sweep_second")
 
 @pytest.mark.parametrize(
     "kernel",
-    rest_long(
+    mark_rest_long(
         sorted(
             (found for found in module.all_kernels() if found.python.__name__ not in APART), key=lambda k: k.address
         ),

@@ -8,7 +8,7 @@ from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.prediction import MOVED_TOKENS, fold_in, pair_probability
 from tests.naive import predict as naive
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
@@ -29,7 +29,7 @@ def test_pair_probability__equals_its_twin(drawn, seed):
 @given(drawn=shards(some_token=False), seed=st.integers(0, 1000), sweeps=st.sampled_from([1, 3, 100]))
 def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps, weights):
     shard, q = drawn
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     generator = np.random.default_rng(seed)
     phi = (
         generator.dirichlet(np.ones(shard.words.size), size=q.shape[1]).T.copy()

@@ -22,8 +22,8 @@ from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.topic_names import TopicName, read_names, write_names
 from collapsium.workers.arrays.random_streams import Stream
 from tests.chaos.operations import files_of
-from tests.conftest import rest_long
-from tests.fits import bits, interrupted, resumed
+from tests.conftest import mark_rest_long
+from tests.fits import bits, interrupt_and_resume, resumed
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 
@@ -53,7 +53,7 @@ def assert_same(run, expected):
 # Bits ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", rest_long([3, 1, 8]))
+@pytest.mark.parametrize("workers", mark_rest_long([3, 1, 8]))
 def test_a_consensus__has_the_same_bits_with_any_number_of_threads(small, consensus, tmp_path, workers):
     fit(small[0], tmp_path / "run", heldout=small[1], workers=workers, **OPTIONS)
     assert_same(tmp_path / "run", consensus)
@@ -83,7 +83,7 @@ STOPS = {
 def test_a_consensus_that_was_stopped_again_and_again__continues_to_the_same_bits(small, consensus, tmp_path):
     run = tmp_path / "run"
     start = functools.partial(fit, small[0], run, heldout=small[1], scheduler="serial", **OPTIONS)
-    for _ in interrupted(run, STOPS.values(), start, scheduler="serial"):
+    for _ in interrupt_and_resume(run, STOPS.values(), start, scheduler="serial"):
         assert verify(run).broken == []
         assert not (run / "model").exists()
     assert_same(run, consensus)
@@ -138,7 +138,7 @@ def test_a_consensus_without_a_whole_checkpoint__is_joined_again(consensus, tmp_
     assert_same(run, consensus)
 
 
-@pytest.mark.parametrize("stop", rest_long(list(STOPS), retained=(0, 5)))
+@pytest.mark.parametrize("stop", mark_rest_long(list(STOPS), retained=(0, 5)))
 def test_a_consensus_that_another_has_taken_over__ends_and_leaves_nothing(small, consensus, tmp_path, stop):
     run, before = tmp_path / "run", {}
 
@@ -211,7 +211,7 @@ def test_a_tolerance__ends_the_last_fit_for_good(small, tmp_path):
 # Kinds of members and families -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", rest_long(["gibbs-hdp", "vb-lda", "hdp", "gibbs-lda"], retained=(0, 1)))
+@pytest.mark.parametrize("family", mark_rest_long(["gibbs-hdp", "vb-lda", "hdp", "gibbs-lda"], retained=(0, 1)))
 def test_families_of_flat_topics__have_a_consensus(small, tmp_path, family):
     options = {
         "init_topics" if family == "gibbs-hdp" else "topics": 3,

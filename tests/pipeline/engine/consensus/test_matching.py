@@ -26,7 +26,7 @@ from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import ClusterError
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.random_streams import Stream
-from tests.fits import Losing
+from tests.fits import LosingExecutor
 
 
 def models_of(single, permutation=(0, 1, 2)):
@@ -104,7 +104,7 @@ def test_a_model_with_fewer_topics__leaves_places_empty(small, single):
 
 def test_joining__is_the_same_after_work_was_lost(small, single):
     urls, corpus = [str(single / str(n)) for n in range(3)], Corpus(small[0])
-    whole, losing = join(urls, corpus, SerialExecutor(), 1), Losing(SerialExecutor(), 8)
+    whole, losing = join(urls, corpus, SerialExecutor(), 1), LosingExecutor(SerialExecutor(), 8)
     losing.recover = lambda error: None
     assert join(urls, corpus, losing, 2) == whole
     assert losing.losses
@@ -119,7 +119,7 @@ def test_joining__releases_the_memory_that_waits_for_sweeps(small, single):
 
 
 def test_work_that_is_lost_again_and_again__ends_the_joining(small, single):
-    losing = Losing(SerialExecutor(), 1)
+    losing = LosingExecutor(SerialExecutor(), 1)
     recovered = []
     losing.recover = recovered.append
     models = models_of(single)

@@ -8,7 +8,7 @@ from collapsium.pipeline.engine.loop import CHANGE, SCORE, Windows
 from collapsium.pipeline.engine.run import FALLEN_SCORES, fallen_score
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import resumed
 
 
@@ -35,7 +35,7 @@ def test_windows__are_flat_where_means_stay_and_not_where_they_move():
 
 
 def one_label(tmp_path, several=False):
-    rows = planted_rows(4, documents=30)
+    rows = simulated_rows(4, documents=30)
     labels = [[("kind", f"k{number % 3}")] for number in range(30)]
     if several:
         labels[3].append(("kind", "k1"))

@@ -22,14 +22,14 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.family import RANDOM_START
 from collapsium.workers.shard_loading import open_shard
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.fits import (
     TIMES,
-    Losing,
+    LosingExecutor,
     arrays_of,
     at_iteration,
     bits,
-    interrupted,
+    interrupt_and_resume,
     problem_of,
     resumed,
     scores_of,
@@ -90,7 +90,7 @@ def test_documents_that_join__are_counted(small, family, options):
             assert np.array_equal(sizes > 0, part.lengths > 0)
 
 
-@pytest.mark.parametrize(("family", "options"), rest_long(FAMILIES, retained=(0, 4)))
+@pytest.mark.parametrize(("family", "options"), mark_rest_long(FAMILIES, retained=(0, 4)))
 def test_returning_to_any_stage__gives_the_same_bits(small, family, options, tmp_path):
     problem = growing(small[0], family, options)
     uninterrupted = first(problem, 8)[-1][0]
@@ -107,7 +107,9 @@ def test_lost_work__of_any_stage_is_done_again_with_the_same_bits(small, tmp_pat
     uninterrupted = [state for state, _ in Fit(problem, Limits(iterations=8))][-1]
     checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=1)
     for every, used in ((3, checkpointer), (4, Checkpointer())):
-        history = list(Fit(replace(problem, executor=Losing(problem.executor, every)), Limits(iterations=8), used))
+        history = list(
+            Fit(replace(problem, executor=LosingExecutor(problem.executor, every)), Limits(iterations=8), used)
+        )
         assert state_bits(history[-1][0]) == state_bits(uninterrupted)
 
 
@@ -127,13 +129,13 @@ def test_local_sweeps__conserve_counts(small):
     assert math.isclose(state.global_state.topic_moments[0].sum(), Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
 
 
-@pytest.mark.parametrize("family", rest_long(["lda", "hdp"]))
+@pytest.mark.parametrize("family", mark_rest_long(["lda", "hdp"]))
 def test_a_run_that_is_stopped_in_each_stage__is_resumed_to_the_same_bits_and_events(small, short, family, tmp_path):
     options = {"family": family, "topics": 3, "iterations": 8, "heldout": small[1], "seed": 5}
     uninterrupted = fit(small[0], tmp_path / "uninterrupted", scheduler="threads", workers=2, **options)
     start = functools.partial(fit, small[0], tmp_path / "run", scheduler="threads", workers=2, **options)
     stops = map(at_iteration, (2, 3, 4, 5, 6))
-    for _ in interrupted(tmp_path / "run", stops, start, scheduler="serial"):
+    for _ in interrupt_and_resume(tmp_path / "run", stops, start, scheduler="serial"):
         pass
     assert bits(Model(tmp_path / "run"), 5) == bits(uninterrupted, 5)
     events = [

@@ -27,7 +27,7 @@ from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import RECORD, Checkpoints
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb import schedule
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import TIMES, bits, problem_of, resumed
 
 OPTIONS = {"family": "hdp", "topics": 4, "iterations": 8}
@@ -285,7 +285,7 @@ def test_a_moved_corpus__is_taken_if_it_is_the_same(small, tmp_path, whole):
     train.rename(tmp_path / "moved")
     with pytest.raises(AbsentError, match="if it was moved, say where with CORPUS"):
         resume(run)
-    unrelated = write_corpus(tmp_path / "other", planted_rows(9), 30, shard_tokens=500)
+    unrelated = write_corpus(tmp_path / "other", simulated_rows(9), 30, shard_tokens=500)
     with pytest.raises(MismatchError, match="it is not the corpus of the run"):
         resume(run, corpus=unrelated)
     with pytest.raises(MismatchError, match="it is not the held-out corpus of the run"):
@@ -403,7 +403,7 @@ def damages(run):
 @pytest.mark.parametrize("kept", [1, 2])
 def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
     """A run with one checkpoint, or with an older one to return to."""
-    corpus = write_corpus(tmp_path / "c", planted_rows(1, documents=6), 30, shard_tokens=100)
+    corpus = write_corpus(tmp_path / "c", simulated_rows(1, documents=6), 30, shard_tokens=100)
     options = {"family": "lda", "topics": 2, "iterations": 4}
     expected = bits(fit(corpus, tmp_path / "whole", **options), 2)
     run = tmp_path / "run"
@@ -434,7 +434,7 @@ def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
 
 def test_every_cut_and_flip_of_a_checkpoint__is_found(tmp_path):
     """At every byte of its small files, and at a dense sample of the larger ones."""
-    corpus = write_corpus(tmp_path / "c", planted_rows(1, documents=6), 30)
+    corpus = write_corpus(tmp_path / "c", simulated_rows(1, documents=6), 30)
     run = Run(tmp_path / "run")
     fit(corpus, tmp_path / "run", family="lda", topics=2, iterations=1)
     place = run.checkpoints.at(1)

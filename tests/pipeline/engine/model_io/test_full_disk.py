@@ -13,7 +13,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine import fit as fitting
 from collapsium.storage.errors import StoreError
 from collapsium.storage.runs.run import Run
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.fits import bits, resumed
 
 OPTIONS = {"family": "lda", "topics": 12, "iterations": 8}
@@ -63,7 +63,7 @@ def require_clear(capsys, *words):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("left", rest_long([20_000, 0, 60_000]))
+@pytest.mark.parametrize("left", mark_rest_long([20_000, 0, 60_000]))
 def test_ingest__leaves_nothing(disk, tmp_path, left, capsys):
     lines = [f'{{"id": {n}, "text": "{" ".join(f"word{(n * k) % 997}" for k in range(60))}"}}' for n in range(2000)]
     (tmp_path / "texts.jsonl").write_text("\n".join(lines).replace("word", "w"))

@@ -17,7 +17,7 @@ from collapsium.storage.errors import AbsentError, MismatchError
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.counting import recount, word_counts
 from tests.fits import arrays_of, bits, problem_of, resumed, scores_of
 from tests.strategies import documents_of
@@ -57,7 +57,7 @@ def halves(rows, part):
 def days(tmp_path_factory):
     """Training and held-out corpora of two days: the second has one shard more, a third one words too."""
     place = tmp_path_factory.mktemp("days")
-    rows = planted_rows(5, documents=200, words=WORDS, topics=3, tokens=60)
+    rows = simulated_rows(5, documents=200, words=WORDS, topics=3, tokens=60)
     cut = [rows[:50], rows[50:100], rows[100:150], rows[150:]]
     grown = [*cut[:3], [{**row, WORDS + n % MORE: 2} for n, row in enumerate(cut[3])]]
     found = {}

@@ -20,7 +20,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.comparison import CELL_KIND, KIND, record_of, row_of
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.pipeline.workflows.compare.conftest import GRID, WITH_BETA, stopping, without_times
 
 pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
@@ -83,7 +83,7 @@ def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(OccupiedError, match="is not a comparison"):
         compare(small[0], tmp_path / "mine", heldout=small[1], **options)
-    unrelated = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
+    unrelated = write_corpus(tmp_path / "other", simulated_rows(5, documents=7), 30)
     with pytest.raises(MismatchError, match="expected the 60 documents"):
         compare(small[0], tmp_path / "out", heldout=unrelated, **options)
     assert not (tmp_path / "out").exists()

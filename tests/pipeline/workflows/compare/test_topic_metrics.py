@@ -10,7 +10,7 @@ from collapsium.pipeline import compare, measure
 from collapsium.pipeline.analysis.metrics import catalogue, topic_words
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import OptionError
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 
 GRID = {"families": "lda,ncrp", "topics": (3,), "restarts": 2, "iterations": 3, "scheduler": "serial"}
 
@@ -19,7 +19,7 @@ GRID = {"families": "lda,ncrp", "topics": (3,), "restarts": 2, "iterations": 3, 
 def place(tmp_path_factory):
     """A corpus with one label a document, and its texts."""
     place = tmp_path_factory.mktemp("metrics")
-    rows = planted_rows(3)
+    rows = simulated_rows(3)
     labels = [[("kind", f"k{number % 3}")] for number in range(len(rows))]
     write_corpus(place / "corpus", rows, 30, labels=labels)
     write_corpus(place / "plain", rows, 30)

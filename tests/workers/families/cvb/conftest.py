@@ -12,7 +12,7 @@ from collapsium.pipeline.engine.loop import Fit
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb import schedule, split_merge
-from tests.conftest import planted_rows, write_halves
+from tests.conftest import simulated_rows, write_halves
 from tests.counting import document_counts, recount
 from tests.fits import TIMES, problem_of
 
@@ -42,15 +42,15 @@ def early():
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+def simulated(tmp_path_factory):
     """A corpus of three topics in three shards, some of its documents empty, and tokens of the same documents."""
-    place = tmp_path_factory.mktemp("planted")
+    place = tmp_path_factory.mktemp("simulated")
     return corpora(place, 5, documents=90)
 
 
 def corpora(place, seed, documents=120, topics=3):
     """A training corpus, and one of other tokens of the same documents."""
-    rows = planted_rows(seed, documents=documents, words=30, topics=topics, tokens=80)
+    rows = simulated_rows(seed, documents=documents, words=30, topics=topics, tokens=80)
     return write_halves(place, rows, 30)
 
 
@@ -63,7 +63,7 @@ def lived(corpus, options=OPTIONS, local_sweeps=1, warm=None, limits=None, **whe
 
 
 @pytest.fixture(scope="module")
-def noted(planted, tmp_path_factory, early):
+def noted(simulated, tmp_path_factory, early):
     """A serial run in which moves were accepted, and its first iteration after which each step is pending, by name."""
     out, found, hold = tmp_path_factory.mktemp("whole") / "run", {}, RunCheckpointer.hold
 
@@ -77,7 +77,7 @@ def noted(planted, tmp_path_factory, early):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunCheckpointer, "hold", note)
-        fit(planted[0], out, heldout=planted[1], scheduler="serial", **FIT)
+        fit(simulated[0], out, heldout=simulated[1], scheduler="serial", **FIT)
     iterations = iterations_of(out)
     assert iterations[-1]["merges"] > 0
     assert iterations[-1]["deletes"] > 0

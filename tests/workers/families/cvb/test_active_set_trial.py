@@ -19,8 +19,8 @@ from collapsium.workers.families.cvb import active_topics, schedule, updates
 from collapsium.workers.families.cvb.global_state import SmallActiveSets
 from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.family import Summary
-from tests.conftest import rest_long
-from tests.fits import arrays_of, at_iteration, bits, interrupted, problem_of
+from tests.conftest import mark_rest_long
+from tests.fits import arrays_of, at_iteration, bits, interrupt_and_resume, problem_of
 from tests.workers.families.cvb.conftest import check_recount, corpora, iterations_of, shards_of
 
 NOWHERE, IN_HALF, EVERYWHERE = SmallActiveSets
@@ -193,16 +193,16 @@ def decision(request):
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+def simulated(tmp_path_factory):
     """A corpus of documents in four shards, and other tokens of its documents."""
-    return corpora(tmp_path_factory.mktemp("planted"), 6)
+    return corpora(tmp_path_factory.mktemp("simulated"), 6)
 
 
 @pytest.fixture(scope="module")
-def whole(decision, planted, tmp_path_factory):
+def whole(decision, simulated, tmp_path_factory):
     """A serial run."""
     out = tmp_path_factory.mktemp(decision) / "run"
-    fit(planted[0], out, scheduler="serial", **FIT)
+    fit(simulated[0], out, scheduler="serial", **FIT)
     return out
 
 
@@ -212,10 +212,10 @@ def sizes_of(locals_):
     return [max(int(size[group::4].max(initial=0)) for size in sizes) for group in range(4)]
 
 
-@pytest.mark.parametrize("local_sweeps", rest_long([1, 2]))
-def test_documents__have_as_many_topics_as_the_trial_decides(decision, planted, local_sweeps):
+@pytest.mark.parametrize("local_sweeps", mark_rest_long([1, 2]))
+def test_documents__have_as_many_topics_as_the_trial_decides(decision, simulated, local_sweeps):
     options = {"topics": TOPICS, "beta": 3.0}
-    problem = problem_of(planted[0], "lda", options, iterations=ITERATIONS)
+    problem = problem_of(simulated[0], "lda", options, iterations=ITERATIONS)
     problem = dataclasses.replace(problem, local_sweeps=local_sweeps)
     small, largest, decided = active_topics.LANES, [], []
     for state, _ in Fit(problem, Limits(iterations=ITERATIONS)):
@@ -236,24 +236,24 @@ def test_documents__have_as_many_topics_as_the_trial_decides(decision, planted, 
         assert max(largest[-1]) > small
 
 
-def test_a_run_that_stops_again_and_again_in_a_trial__is_resumed_to_the_same_bits(decision, planted, whole, tmp_path):
+def test_a_run_that_stops_again_and_again_in_a_trial__is_resumed_to_the_same_bits(decision, simulated, whole, tmp_path):
     shares = [event["small_active_sets"] for event in iterations_of(whole)]
-    expected, begin = bits(Model(whole), shards_of(planted[0])), shares.index(0.5) + 1
+    expected, begin = bits(Model(whole), shards_of(simulated[0])), shares.index(0.5) + 1
     # Before, at the start of, within and after a trial; the steps between are the same whatever is decided.
     between = (begin - 1, begin + 1, begin + 6, begin + 10) if decision == "kept" else ()
     stops = map(at_iteration, sorted([begin, begin + 5, begin + 11, *between]))
-    start = functools.partial(fit, planted[0], tmp_path / "run", scheduler="serial", **FIT)
-    for _ in interrupted(tmp_path / "run", stops, start, scheduler="threads", workers=2):
+    start = functools.partial(fit, simulated[0], tmp_path / "run", scheduler="serial", **FIT)
+    for _ in interrupt_and_resume(tmp_path / "run", stops, start, scheduler="threads", workers=2):
         assert verify(tmp_path / "run").broken == []
-    assert bits(Model(tmp_path / "run"), shards_of(planted[0])) == expected
+    assert bits(Model(tmp_path / "run"), shards_of(simulated[0])) == expected
 
 
-def test_a_warm_start__continues_with_the_active_sets_that_were_decided_for(decision, planted, whole, tmp_path):
+def test_a_warm_start__continues_with_the_active_sets_that_were_decided_for(decision, simulated, whole, tmp_path):
     kept = iterations_of(whole)[-1]["small_active_sets"]
     assert kept == (decision == "kept")
     warm = {**{name: value for name, value in FIT.items() if name != "init"}, "iterations": 2}
-    model = fit(planted[0], tmp_path / "warm", warm=whole, scheduler="serial", **warm)
+    model = fit(simulated[0], tmp_path / "warm", warm=whole, scheduler="serial", **warm)
     assert {event.get("small_active_sets", 0.0) for event in iterations_of(tmp_path / "warm")} == {kept}
-    documents = [arrays_of(model.local_state(shard)) for shard in range(shards_of(planted[0]))]
+    documents = [arrays_of(model.local_state(shard)) for shard in range(shards_of(simulated[0]))]
     assert (max(sizes_of(documents)) <= active_topics.LANES) == kept
     assert verify(tmp_path / "warm").broken == []

@@ -8,7 +8,7 @@ from tests.conformance import (
     Conformance,
     references,  # noqa: F401 - fixture
 )
-from tests.conftest import planted, write_corpus
+from tests.conftest import simulated, write_corpus
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +24,7 @@ def kinds_small(tmp_path_factory):
     place = tmp_path_factory.mktemp("kinds")
     models = []
     for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
-        rows, theta = planted(seed)
+        rows, theta = simulated(seed)
         models.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=kinds(theta))))
     yield tuple(models)
     shutil.rmtree(place, ignore_errors=True)

@@ -19,9 +19,9 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.families.cvb import schedule
 from tests.conformance import Conformance, references  # noqa: F401 - fixture
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.counting import document_counts
-from tests.fits import Losing, problem_of, state_bits
+from tests.fits import LosingExecutor, problem_of, state_bits
 from tests.naive import active_topics as naive_active
 from tests.strategies import documents_of
 from tests.workers.families.cvb.conftest import ITERATIONS, OPTIONS, check_recount, counting, lived, missing
@@ -56,9 +56,9 @@ def check_counts(problem, state):
     ],
     ids=str,
 )
-def test_counts__equal_a_recount_after_every_iteration(planted, options, local_sweeps):
+def test_counts__equal_a_recount_after_every_iteration(simulated, options, local_sweeps):
     options = {**OPTIONS, **options}
-    problem, states = lived(planted[0], options, local_sweeps)
+    problem, states = lived(simulated[0], options, local_sweeps)
     seen = set()
     for state in states:
         check_counts(problem, state)
@@ -74,10 +74,10 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     assert state.global_state.held.held_tokens == 0.0
 
 
-def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
+def test_a_smaller_share_held_out__is_released_likewise(simulated, monkeypatch):
     """As of large corpora, where it is hardly more than the temperature search holds out."""
     monkeypatch.setattr(schedule, "MAX_SPLIT_MERGE_HELD_SHARE", 0.06)
-    problem, states = lived(planted[0])
+    problem, states = lived(simulated[0])
     seen = []
     for state in states:
         held = state.global_state.held
@@ -92,15 +92,15 @@ def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def life(planted, early):
+def life(simulated, early):
     """The problem of a fit, and its states."""
-    problem, states = lived(planted[0])
+    problem, states = lived(simulated[0])
     return problem, list(states)
 
 
 @pytest.mark.parametrize("shards", [1, 7])
 def test_counts__are_conserved_by_any_number_of_shards(tmp_path, shards):
-    rows = planted_rows(8, documents=120, words=30, topics=3, tokens=60)
+    rows = simulated_rows(8, documents=120, words=30, topics=3, tokens=60)
     corpus = write_corpus(tmp_path / "corpus", rows, 30, shard_tokens=None if shards == 1 else 1000)
     problem, states = lived(str(corpus))
     assert len(problem.shards) >= shards
@@ -109,9 +109,9 @@ def test_counts__are_conserved_by_any_number_of_shards(tmp_path, shards):
     assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
 
 
-def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
+def test_counts_and_variances_where_words_are_learned__equal_a_recount(simulated):
     options = {**OPTIONS, "learn": ("alpha", "gamma", "pi", "beta"), "most_active": 5}
-    problem, states = lived(planted[0], options)
+    problem, states = lived(simulated[0], options)
     for state in itertools.islice(states, 0, None, 4):
         check_counts(problem, state)
         rows = state.blocks[0].value.rows
@@ -129,10 +129,10 @@ def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
 
 
 @pytest.mark.parametrize("topics", [12, 140])
-def test_counts_of_a_warm_start__equal_a_recount(planted, tmp_path, topics):
-    fit(planted[0], tmp_path / "lda", family="lda", topics=8, beta=3.0, iterations=20, scheduler="serial")
-    known = warm_references(WarmSource.of(tmp_path / "lda"), Corpus(planted[0]), topics)
-    problem, states = lived(planted[0], {**OPTIONS, "topics": topics}, warm=known)
+def test_counts_of_a_warm_start__equal_a_recount(simulated, tmp_path, topics):
+    fit(simulated[0], tmp_path / "lda", family="lda", topics=8, beta=3.0, iterations=20, scheduler="serial")
+    known = warm_references(WarmSource.of(tmp_path / "lda"), Corpus(simulated[0]), topics)
+    problem, states = lived(simulated[0], {**OPTIONS, "topics": topics}, warm=known)
     for state in states:
         check_counts(problem, state)
     assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
@@ -174,13 +174,15 @@ def test_tokens_held_out__match_their_addresses_throughout(life):
 
 @pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"topics": 140}], ids=str)
-def test_bits__do_not_depend_on_where_local_states_are_stored_nor_on_lost_work(planted, options, tmp_path, monkeypatch):
+def test_bits__do_not_depend_on_where_local_states_are_stored_nor_on_lost_work(
+    simulated, options, tmp_path, monkeypatch
+):
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 2000)
     found = []
     for scratch, every in ((None, 0), (str(tmp_path / "scratch"), 0), (None, 21)):
-        executor = Losing(SerialExecutor(), every) if every else None
+        executor = LosingExecutor(SerialExecutor(), every) if every else None
         problem = problem_of(
-            planted[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
+            simulated[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
         )
         checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=7) if every else Checkpointer()
         state = [state for state, _ in Fit(problem, Limits(iterations=ITERATIONS), checkpointer)][-1]
@@ -191,9 +193,9 @@ def test_bits__do_not_depend_on_where_local_states_are_stored_nor_on_lost_work(p
     assert found[0] == found[2]
 
 
-def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
+def test_the_loop__asks_the_family_whether_a_run_may_end(simulated):
     """`held_tokens` above 0 keeps it from its tolerance, and a run that is out of iterations from a model."""
-    problem = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
+    problem = problem_of(simulated[0], "hdp", {"topics": 4, "beta": 3.0})
     limits = Limits(iterations=9, tolerance=1.0)
 
     def made(waiting):
@@ -221,9 +223,9 @@ class Waiting:
 
 
 @pytest.mark.parametrize("options", [{"learn": ("pi",)}, {"learn": ("alpha", "pi", "tau")}, {"hold": 200}], ids=str)
-def test_alpha__is_held_while_redundant_topics_go(planted, options):
+def test_alpha__is_held_while_redundant_topics_go(simulated, options):
     """Before, it keeps its start, and shares of topics are learned; where alpha is learned, it begins there again."""
-    _, states = lived(planted[0], {**OPTIONS, **options})
+    _, states = lived(simulated[0], {**OPTIONS, **options})
     first = next(states)
     start, before, seen = first.global_state.alpha, False, set()
     for state in states:

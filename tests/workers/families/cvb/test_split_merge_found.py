@@ -25,7 +25,7 @@ MOMENTS = np.array([[30.0, 10.0, 20.0], [0.0, 0.0, 0.0]])
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [4, 5, 6, 7])
-def test_planted_topics__are_what_is_left(tmp_path, seed):
+def test_simulated_topics__are_what_is_left(tmp_path, seed):
     """The true number is found from many more topics, and predicts as well as a fit with that number."""
     train, heldout = corpora(tmp_path, seed, documents=300)
     options = {"family": "hdp", "beta": 3.0, "iterations": 200, "scheduler": "serial", "heldout": heldout}
@@ -38,7 +38,7 @@ def test_planted_topics__are_what_is_left(tmp_path, seed):
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [2, 4, 5])
-def test_twenty_planted_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
+def test_twenty_simulated_topics__are_what_is_left_of_a_hundred(tmp_path, seed):
     """Where momentum during the rounds once left 43, 48 and 27 of them."""
     simulate(tmp_path / "drawn", family="lda", documents=1500, words=500, tokens=80, topics=20, alpha=0.1, seed=seed)
     split(tmp_path / "drawn", tmp_path / "train", tmp_path / "heldout", seed=seed)

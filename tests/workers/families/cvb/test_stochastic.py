@@ -11,7 +11,7 @@ from collapsium.workers.kernels.cvb import stochastic
 from collapsium.workers.kernels.cvb.records import Priors
 from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import stochastic as naive
-from tests.strategies import bags, documents_of, pair_totals, weighed
+from tests.strategies import bags, documents_of, pair_totals, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
@@ -82,7 +82,7 @@ def run_twin(state):
 @pytest.mark.parametrize("weights", [False, True])
 @given(state=steps(), seed=st.integers(0, 1000))
 def test_sweep__equals_its_twin(state, seed, weights):
-    state = replace(state, shard=weighed(state.shard, seed)) if weights else state
+    state = replace(state, shard=with_token_weights(state.shard, seed)) if weights else state
     row_topic, totals, left, document_topic, tables = run(state)
     twin = run_twin(state)
     largest = max(twin[1].max(), 1.0)

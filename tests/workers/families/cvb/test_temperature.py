@@ -20,7 +20,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb import schedule, split_merge, updates
 from collapsium.workers.families.cvb.schedule import Phase
 from collapsium.workers.families.family import Summary
-from tests.fits import at_iteration, bits, interrupted, problem_of, scores_of
+from tests.fits import at_iteration, bits, interrupt_and_resume, problem_of, scores_of
 from tests.workers.families.cvb.conftest import check_recount, corpora, iterations_of, shards_of
 
 ITERATIONS = 40
@@ -36,16 +36,16 @@ def soon():
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+def simulated(tmp_path_factory):
     """A corpus of three topics, and other tokens of its documents."""
-    return corpora(tmp_path_factory.mktemp("planted"), 6, documents=75)
+    return corpora(tmp_path_factory.mktemp("simulated"), 6, documents=75)
 
 
 @pytest.fixture(scope="module", params=["lda", "hdp"])
-def whole(request, planted, tmp_path_factory):
+def whole(request, simulated, tmp_path_factory):
     """A serial run of a family."""
     out = tmp_path_factory.mktemp("whole") / request.param
-    fit(planted[0], out, family=request.param, heldout=planted[1], scheduler="serial", **FIT)
+    fit(simulated[0], out, family=request.param, heldout=simulated[1], scheduler="serial", **FIT)
     return out
 
 
@@ -168,8 +168,8 @@ def test_short_fits__keep_one_power(tokens, power):
 
 @pytest.mark.parametrize("options", [{}, {"topics": 140}, {"learn": ("asymmetric-alpha", "beta")}], ids=str)
 @pytest.mark.parametrize("local_sweeps", [1, 2])
-def test_counts__equal_a_recount_after_every_iteration(planted, options, local_sweeps):
-    problem = problem_of(planted[0], "lda", {"topics": 12, "beta": 3.0, **options}, iterations=ITERATIONS)
+def test_counts__equal_a_recount_after_every_iteration(simulated, options, local_sweeps):
+    problem = problem_of(simulated[0], "lda", {"topics": 12, "beta": 3.0, **options}, iterations=ITERATIONS)
     problem = problem.__class__(**{**vars(problem), "local_sweeps": local_sweeps})
     searched = []
     for state, _ in Fit(problem, Limits(iterations=ITERATIONS)):
@@ -178,15 +178,15 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     assert searched[0]
     assert not searched[-1]
     assert state.global_state.held.held_tokens == 0.0
-    total = Corpus(planted[0]).manifest.tokens
+    total = Corpus(simulated[0]).manifest.tokens
     assert math.isclose(state.global_state.topic_moments[0].sum(), total, rel_tol=1e-5)
 
 
-def test_scores__describe_the_state_at_the_beginning_of_an_iteration(planted):
+def test_scores__describe_the_state_at_the_beginning_of_an_iteration(simulated):
     """However often it sweeps each shard: a score after some of these sweeps would count for the other power."""
     found = []
     for local_sweeps in (1, 3):
-        problem = problem_of(planted[0], "lda", {"topics": 12, "beta": 3.0}, iterations=ITERATIONS)
+        problem = problem_of(simulated[0], "lda", {"topics": 12, "beta": 3.0}, iterations=ITERATIONS)
         problem = replace(problem, local_sweeps=local_sweeps)
         states = (state for state, _ in Fit(problem, Limits(iterations=ITERATIONS)))
         state = next(state for state in states if state.iteration == 1)
@@ -196,9 +196,9 @@ def test_scores__describe_the_state_at_the_beginning_of_an_iteration(planted):
     assert found[0].tolist() == found[1].tolist()
 
 
-def test_the_search__continues_with_fewer_tokens_when_moves_of_topics_have_ended(planted):
+def test_the_search__continues_with_fewer_tokens_when_moves_of_topics_have_ended(simulated):
     options, iterations = {"topics": 8, "split_merge_moves": True}, 100
-    problem = problem_of(planted[0], "hdp", options, iterations=iterations)
+    problem = problem_of(simulated[0], "hdp", options, iterations=iterations)
     shares, powers, alphas, phases = [], [], [], []
     for state, _ in Fit(problem, Limits(iterations=iterations)):
         check_recount(problem, state)
@@ -221,42 +221,42 @@ def test_the_search__continues_with_fewer_tokens_when_moves_of_topics_have_ended
 
 
 def test_a_run_that_stops_before_while_and_after_tokens_are_released__is_resumed_to_the_same_bits(
-    planted, whole, tmp_path
+    simulated, whole, tmp_path
 ):
     run = tmp_path / "run"
     powers = [event["power"] for event in iterations_of(whole)]
     ended = next(number for number in range(6, len(powers)) if len(set(powers[number:])) == 1)
-    options = {"family": Model(whole).record.family, "heldout": planted[1], "scheduler": "serial", **FIT}
-    start = functools.partial(fit, planted[0], run, **options)
+    options = {"family": Model(whole).record.family, "heldout": simulated[1], "scheduler": "serial", **FIT}
+    start = functools.partial(fit, simulated[0], run, **options)
     stops = map(at_iteration, (3, ended - 1, ended, ended + 1))
-    for _ in interrupted(run, stops, start, scheduler="threads", workers=2):
+    for _ in interrupt_and_resume(run, stops, start, scheduler="threads", workers=2):
         assert verify(run).broken == []
-    assert bits(Model(run), shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
+    assert bits(Model(run), shards_of(simulated[0])) == bits(Model(whole), shards_of(simulated[0]))
     assert iterations_of(run) == iterations_of(whole)
 
 
-def test_a_run_that_ends_during_the_search__is_refused(planted, tmp_path):
+def test_a_run_that_ends_during_the_search__is_refused(simulated, tmp_path):
     def stop(event):
         if event["event"] == "iteration" and event["iteration"] == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], tmp_path / "run", family="lda", sinks=[stop], scheduler="serial", **FIT)
+        fit(simulated[0], tmp_path / "run", family="lda", sinks=[stop], scheduler="serial", **FIT)
     with pytest.raises(
         OptionError, match=f"iterations: expected at least {ITERATIONS}, with which the run was planned, found 4"
     ):
         resume(tmp_path / "run", iterations=4, scheduler="serial")
 
 
-def test_a_warm_start__continues_with_the_power_that_was_found(planted, whole, tmp_path):
+def test_a_warm_start__continues_with_the_power_that_was_found(simulated, whole, tmp_path):
     found = iterations_of(whole)[-1]["power"]
-    fit(planted[0], tmp_path / "warm", family=Model(whole).record.family, warm=whole, scheduler="serial", **FIT)
+    fit(simulated[0], tmp_path / "warm", family=Model(whole).record.family, warm=whole, scheduler="serial", **FIT)
     assert {event["power"] for event in iterations_of(tmp_path / "warm")} == {found}
     assert verify(tmp_path / "warm").broken == []
 
 
-def test_a_model__scores_as_the_last_iteration(planted, whole):
-    assert evaluate(whole, heldout=planted[1]).score == pytest.approx(scores_of(whole)[-1], rel=1e-6)
+def test_a_model__scores_as_the_last_iteration(simulated, whole):
+    assert evaluate(whole, heldout=simulated[1]).score == pytest.approx(scores_of(whole)[-1], rel=1e-6)
 
 
 def test_a_topic_that_has_lost_its_tokens__has_no_less_than_none():
@@ -268,8 +268,8 @@ def test_a_topic_that_has_lost_its_tokens__has_no_less_than_none():
         assert moments[0].tolist() == [5e6, left, 0.0, 2e6, 1.0]
 
 
-def test_hdp__learns_shares_of_topics_while_it_searches(planted):
-    problem = problem_of(planted[0], "hdp", {"topics": 12, "beta": 3.0, "hold": 2}, iterations=ITERATIONS)
+def test_hdp__learns_shares_of_topics_while_it_searches(simulated):
+    problem = problem_of(simulated[0], "hdp", {"topics": 12, "beta": 3.0, "hold": 2}, iterations=ITERATIONS)
     shares = {True: [], False: []}
     for state, _ in Fit(problem, Limits(iterations=ITERATIONS)):
         shares[state.global_state.searching].append(float(np.ptp(state.global_state.pi)))

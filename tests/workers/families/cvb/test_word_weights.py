@@ -17,7 +17,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.workers.families import word_weights
 from collapsium.workers.families.document_entries import weighed
-from tests.conftest import rest_long, write_corpus, write_halves
+from tests.conftest import mark_rest_long, write_corpus, write_halves
 from tests.fits import arrays_of, bits, problem_of, scores_of
 from tests.pipeline.cli.commands import command, one_line
 from tests.strategies import documents_of
@@ -114,7 +114,7 @@ def test_weights__that_are_all_the_same_score_as_no_weights_do(small, tmp_path, 
     assert scores["ones"] == pytest.approx(scores["none"], abs=0.02)
 
 
-@pytest.mark.parametrize("formula", rest_long(FORMULAS))
+@pytest.mark.parametrize("formula", mark_rest_long(FORMULAS))
 def test_weights__leave_common_words_out_of_the_top_of_topics(runs, formula):
     shares, scores = {}, {}
     for name, weights in (("none", None), ("weighted", formula)):
@@ -142,7 +142,7 @@ def test_unseen_documents__are_weighed_as_the_model_does(runs, tmp_path):
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, "log-tf-idf"), ("idf", None), ("idf", "entropy")])
-@pytest.mark.parametrize("responsibilities", rest_long(["active", "dense"]))
+@pytest.mark.parametrize("responsibilities", mark_rest_long(["active", "dense"]))
 def test_warm_starts__between_weights_conserve_counts(halves, tmp_path, before, after, responsibilities):
     options = {"family": "lda", "topics": 5, "responsibilities": responsibilities, "scheduler": "serial"}
     fit(halves[0], tmp_path / "first", iterations=6, weights=before, checkpoint_every=3, **options)

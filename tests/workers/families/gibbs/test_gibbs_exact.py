@@ -20,7 +20,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledRows
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.strategies import documents_of
 
 WORDS = 3
@@ -158,7 +158,7 @@ def log_partition(owner, z, documents, alpha, gamma):
 HDP_STARTS = [([{0: 2, 1: 1}, {1: 1, 2: 1}], 1), ([{0: 2}, {}, {0: 1, 2: 1}], 3)]
 
 
-@pytest.mark.parametrize(("rows", "start"), rest_long(HDP_STARTS, retained=(1,)))
+@pytest.mark.parametrize(("rows", "start"), mark_rest_long(HDP_STARTS, retained=(1,)))
 def test_hdp__samples_from_the_posterior(rows, start):
     shard, beta = Shard.of(0, documents_of(rows)), 1.5
     owner, words = tokens_of(shard)

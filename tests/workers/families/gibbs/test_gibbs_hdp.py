@@ -16,6 +16,6 @@ class TestGibbsHDP(OptionsConformance):
     def sized(self, topics):
         return {"init_topics": topics}
 
-    def largest(self, word_topic):
+    def largest_topics(self, word_topic):
         order = np.argsort(-word_topic.sum(axis=0), kind="stable")
         return word_topic[:, order[:3]]

@@ -15,7 +15,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import problem_of
 from tests.strategies import documents_of
 
@@ -37,7 +37,7 @@ def counts_by(shard, z, topics):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_start__from_another_run_draws_topics_by_its_proportions_and_words(family):
-    shard = Shard.of(3, documents_of(planted_rows(3, documents=200, tokens=60)))
+    shard = Shard.of(3, documents_of(simulated_rows(3, documents=200, tokens=60)))
     noise = np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(3), shard.documents), noise.dirichlet(np.ones(shard.words.size), 3).T
     global_state = first_global_state(family, shard)
@@ -66,7 +66,7 @@ CASES += [("gibbs-hdp", {"init_topics": start, "beta": 3.0, "gamma_shape": 90.0}
 @pytest.mark.parametrize(("family", "options"), CASES)
 def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, options, tmp_path, monkeypatch):
     """Sweeps without a sum between see the rows and totals that a recount of the local state gives."""
-    corpus = write_corpus(tmp_path / "one", planted_rows(4), 30)
+    corpus = write_corpus(tmp_path / "one", simulated_rows(4), 30)
     problem = problem_of(corpus, family, options)
     fitted, seen = problem.family, []
     sweep = fitted.sweep

@@ -18,7 +18,7 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.hca.hca import MAX_ENDS, Hca
 from collapsium.workers.families.hca.states import HcaRows, NextLoadings, TreeSums
 from collapsium.workers.families.ncrp.node_moves import Moves
-from tests.conftest import rest_long, write_corpus
+from tests.conftest import mark_rest_long, write_corpus
 from tests.fits import bits, problem_of, resumed, state_bits, states
 from tests.storage.corpus.test_vectors import write_vectors
 
@@ -34,7 +34,7 @@ def drawn(seed, count=60, words=5, noise=0.3):
 
 
 CORPORA = {
-    "planted": drawn(1),
+    "simulated": drawn(1),
     "sharp": drawn(2, 40, noise=1e-4),
     "constant columns": np.hstack([drawn(3, 30, 3), np.full((30, 2), 7.0)]),
     "one column": drawn(4, 25, 1),
@@ -97,7 +97,7 @@ def test_objective__never_falls_but_where_nodes_went(tmp_path, name, form, depth
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("seed", rest_long(range(4)))
+@pytest.mark.parametrize("seed", mark_rest_long(range(4)))
 def test_objective__never_falls_whatever_the_seed(tmp_path, form, seed):
     corpus = corpus_of(tmp_path, drawn(seed, 90, 4))
     options = {"form": form, "depth": 3, "max_nodes": 14, "compare": False, "merge": 1.0, "prune": 0.0}
@@ -190,7 +190,7 @@ def test_bits__do_not_depend_on_the_executor(corpus, tmp_path, clusters, form, s
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stop", rest_long([2, 1, 5]))
+@pytest.mark.parametrize("stop", mark_rest_long([2, 1, 5]))
 def test_a_resumed_run__is_the_same_bits(corpus, tmp_path, form, stop):
     expected = bits(fitted(corpus, tmp_path / "whole", form=form), 4)
 

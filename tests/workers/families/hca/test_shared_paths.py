@@ -96,7 +96,7 @@ def judged(model, truth):
 
 
 @pytest.mark.parametrize(("seed", "nodes", "documents"), [(2, 30, 1000), (0, 13, 2000)])
-def test_planted_trees_of_vectors__are_found(tmp_path, seed, nodes, documents):
+def test_simulated_trees_of_vectors__are_found(tmp_path, seed, nodes, documents):
     """The shape, and all loadings; with room for no other node, too, which takes splits and merges."""
     simulate(tmp_path / "c", family="hca", depth=3, documents=documents, words=30, seed=seed)
     options = {"depth": 3, "max_nodes": nodes, "seed": seed, "scheduler": "serial", "iterations": 40}

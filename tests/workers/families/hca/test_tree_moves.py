@@ -22,9 +22,9 @@ TREE = Tree(np.array([-1, 0, 0, FREE, FREE]), 2)
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+def simulated(tmp_path_factory):
     """Vectors of nine leaves in three branches, whose tree of 13 nodes begins with a leaf for two."""
-    place = tmp_path_factory.mktemp("planted")
+    place = tmp_path_factory.mktemp("simulated")
     simulate(place / "c", family="hca", depth=3, documents=600, words=30, seed=1, shard_tokens=15000)
     return place / "c"
 
@@ -40,10 +40,10 @@ def trials(found):
 
 
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
-def test_splits__raise_the_bound_and_never_lower_it(planted, form):
+def test_splits__raise_the_bound_and_never_lower_it(simulated, form):
     options = {"depth": 3, "max_nodes": 13, "form": form}
-    plain, without = fitted_with_figures(planted, 30, split=False, **options)
-    found, figures = fitted_with_figures(planted, 30, **options)
+    plain, without = fitted_with_figures(simulated, 30, split=False, **options)
+    found, figures = fitted_with_figures(simulated, 30, **options)
     assert trials(found) > 0
     assert trials(plain) == 0
     assert sum(record["grown"] for record in figures) > 0
@@ -55,11 +55,11 @@ def test_splits__raise_the_bound_and_never_lower_it(planted, form):
 
 
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
-def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch):
+def test_splits_in_vain__leave_all_bits_as_they_were(simulated, form, monkeypatch):
     monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13, "form": form, **QUIET}
-    plain, without = fitted_with_figures(planted, 24, split=False, **options)
-    found, figures = fitted_with_figures(planted, 24, **options)
+    plain, without = fitted_with_figures(simulated, 24, split=False, **options)
+    found, figures = fitted_with_figures(simulated, 24, **options)
     assert trials(found) > 1
     assert [record["objective"] for record in figures] == [record["objective"] for record in without]
     for split_shard, plain_shard in zip(found[-1][0].swept, plain[-1][0].swept, strict=True):
@@ -73,21 +73,21 @@ def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch)
 
 @pytest.mark.long
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(planted, tmp_path, monkeypatch, kept):
+def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(simulated, tmp_path, monkeypatch, kept):
     """Whether the split stays, or all that went before has to come back."""
     if not kept:
         monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13}
-    found, _ = fitted_with_figures(planted, 24, **options)
+    found, _ = fitted_with_figures(simulated, 24, **options)
     on_trial = [state.iteration for state, _ in found if state.global_state.splits.trial_left]
     assert on_trial
     # How many sweeps a trial takes depends on the processor's last bits; one may last beyond the 24th.
     iterations = max(24, on_trial[-1] + 2)
     settings = {"family": "hca", "iterations": iterations, "scheduler": "serial", **options}
-    whole, shards = fit(planted, tmp_path / "whole", **settings), len(Corpus(planted).manifest.shards)
+    whole, shards = fit(simulated, tmp_path / "whole", **settings), len(Corpus(simulated).manifest.shards)
     for number in {on_trial[0], on_trial[-1], on_trial[-1] + 1}:
         with pytest.raises(KeyboardInterrupt):
-            fit(planted, tmp_path / str(number), sinks=[stop_at(number)], **settings)
+            fit(simulated, tmp_path / str(number), sinks=[stop_at(number)], **settings)
         assert bits(resumed(tmp_path / str(number), scheduler="serial"), shards) == bits(whole, shards)
 
 

@@ -66,15 +66,17 @@ def paths_of(table, parent, depth):
 def agreement(place, seed, documents, options, depth, branching):
     """Plant a tree, fit one, and tell of each level what share of pairs of documents are together, or apart, in both."""
     settings = {"family": "gibbs-ncrp", "depth": depth, "eta": 0.05, "alpha": 3.0, "branching": branching}
-    simulate(place / "planted", documents=documents, words=100, tokens=100, seed=seed, **settings)
-    true = Model(place / "planted").global_state.node_parent
-    planted = paths_of(pq.read_table(place / "planted/truth/proportions"), true, depth)
-    model = fit(place / "planted", place / "run", scheduler="serial", seed=seed, **{"family": "gibbs-ncrp", **options})
+    simulate(place / "simulated", documents=documents, words=100, tokens=100, seed=seed, **settings)
+    true = Model(place / "simulated").global_state.node_parent
+    simulated = paths_of(pq.read_table(place / "simulated/truth/proportions"), true, depth)
+    model = fit(
+        place / "simulated", place / "run", scheduler="serial", seed=seed, **{"family": "gibbs-ncrp", **options}
+    )
     parts = [model.local_state(shard).document_path for shard in range(len(model.record.shards))]
     path, found = np.concatenate(parts), []
     for level in range(1, depth):
-        known = planted[:, level] >= 0  # a proportion so small that it is not kept
-        same = [paths[known, level][:, np.newaxis] == paths[known, level] for paths in (planted, path)]
+        known = simulated[:, level] >= 0  # a proportion so small that it is not kept
+        same = [paths[known, level][:, np.newaxis] == paths[known, level] for paths in (simulated, path)]
         both = np.triu(same[0] & same[1], 1).sum()
         found.append(2.0 * both / (np.triu(same[0], 1).sum() + np.triu(same[1], 1).sum()))
     return found

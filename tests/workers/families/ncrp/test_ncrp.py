@@ -16,7 +16,7 @@ from collapsium.workers.families.family import Summary
 from collapsium.workers.families.ncrp.ncrp import Ncrp
 from collapsium.workers.families.ncrp.tree import FREE, NOWHERE
 from tests.conformance import Conformance, references  # noqa: F401 - fixtures
-from tests.conftest import planted_rows, rest_long, write_corpus
+from tests.conftest import mark_rest_long, simulated_rows, write_corpus
 from tests.fits import problem_of, states
 from tests.naive import tree as naive
 
@@ -152,7 +152,7 @@ class TestNCRP(Conformance):
         found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
         assert found.score == pytest.approx(0.0, abs=1e-9)  # the only word there is
 
-    test_ground_truth_topics__are_recovered = None  # trees are planted instead
+    test_ground_truth_topics__are_recovered = None  # trees are simulated instead
 
 
 def widened(levels, alpha):
@@ -170,7 +170,7 @@ def require_ascent(found):
         assert moved or after["objective"] >= before["objective"] - FALL * abs(before["objective"])
 
 
-def planted_tree(seed, documents, words=200, tokens=100, alpha=(50.0, 20.0, 10.0), branching=3, eta=0.05):
+def simulated_tree(seed, documents, words=200, tokens=100, alpha=(50.0, 20.0, 10.0), branching=3, eta=0.05):
     """Documents of a full tree, the leaf of each, and each level's topics."""
     generator, depth = np.random.default_rng(seed), len(alpha)
     topics = [generator.dirichlet(np.full(words, eta), size=branching**level) for level in range(depth)]
@@ -183,16 +183,16 @@ def planted_tree(seed, documents, words=200, tokens=100, alpha=(50.0, 20.0, 10.0
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    """A corpus of a planted tree."""
-    place = tmp_path_factory.mktemp("planted")
-    rows, leaves, topics = planted_tree(3, 1000)
+def simulated(tmp_path_factory):
+    """A corpus of a simulated tree."""
+    place = tmp_path_factory.mktemp("simulated")
+    rows, leaves, topics = simulated_tree(3, 1000)
     return write_corpus(place / "corpus", rows, 200, shard_tokens=30000), leaves, topics
 
 
-def test_planted_tree__is_recovered(planted, tmp_path):
+def test_simulated_tree__is_recovered(simulated, tmp_path):
     """Its shape, whose child is whose, the documents' paths, and topics as nearly as their tokens tell."""
-    corpus, leaves, topics = planted
+    corpus, leaves, topics = simulated
     model = fit(corpus, tmp_path / "run", family="ncrp", scheduler="serial", iterations=40, seed=3)
     tree = model.global_state.fitted.tree
     occupied = model.global_state.node_passes > 0.01 * leaves.size
@@ -225,8 +225,8 @@ OPTIONS = [
 @pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: f"{options['form']}-{options['posterior']}")
 @pytest.mark.parametrize("seed", range(3))
-def test_objective__ascends_on_a_planted_tree(tmp_path, options, seed):
-    rows, _, _ = planted_tree(seed, 150, words=60, tokens=50)
+def test_objective__ascends_on_a_simulated_tree(tmp_path, options, seed):
+    rows, _, _ = simulated_tree(seed, 150, words=60, tokens=50)
     corpus = write_corpus(tmp_path / "corpus", rows, 60, shard_tokens=3000)
     depth = 2 + seed % 3
     _, found = states(corpus, "ncrp", {**options, "depth": depth}, 45)
@@ -234,10 +234,10 @@ def test_objective__ascends_on_a_planted_tree(tmp_path, options, seed):
     assert sum(progress.figures["merged"] for _, progress in found) > 0
 
 
-@pytest.mark.parametrize("options", rest_long(TestNCRP.matrix), ids=str)
+@pytest.mark.parametrize("options", mark_rest_long(TestNCRP.matrix), ids=str)
 def test_shards__change_nothing_but_rounding(tmp_path, options):
     """Documents are seeds, and let the tree grow, by their addresses."""
-    rows, found = planted_rows(1), []
+    rows, found = simulated_rows(1), []
     tokens = sum(sum(row.values()) for row in rows)
     for number, shards in enumerate((1, 3, 7)):
         corpus = write_corpus(tmp_path / str(number), rows, 30, shard_tokens=tokens // shards + 1)

@@ -21,7 +21,7 @@ from collapsium.workers.kernels.trees.paths import (
     sweep_levels,
     sweep_paths,
 )
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.strategies import documents_of, trees
 
 GAMMAS = st.sampled_from([0.05, 0.3, 0.7, 1.0])  # a sibling more outside the tree has a share of exp(-1 / gamma)
@@ -163,7 +163,7 @@ def document_bounds(shard, tree, end_log, counts, factorised, point, before):
 @given(trees(), st.integers(0, 1000), GAMMAS, st.booleans(), st.booleans(), st.data())
 def test_nesting__nodes_at_the_prior_change_nothing(tree, seed, gamma, factorised, point, data):
     """A tree is a special case of one with more nodes."""
-    shard, generator = Shard.of(0, documents_of(planted_rows(seed, 5, 12, tokens=15))), np.random.default_rng(seed)
+    shard, generator = Shard.of(0, documents_of(simulated_rows(seed, 5, 12, tokens=15))), np.random.default_rng(seed)
     words, (ends, passes) = shard.words.size, masses(tree, seed)
     wide = np.append(tree.parents, [FREE] * 2 * tree.depth)
     tree, ends, passes = Tree(wide, tree.depth), np.pad(ends, (0, 2 * tree.depth)), np.pad(passes, (0, 2 * tree.depth))

@@ -16,7 +16,7 @@ from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.sampled import NetworkSampler, draw_discounts, draw_strengths, padded
 from collapsium.workers.families.networks.states import NodeTotals, SampledSums
 from collapsium.workers.kernels.networks import paths
-from tests.conftest import INTERPRETED, rest_long
+from tests.conftest import INTERPRETED, mark_rest_long
 from tests.naive.network import Network, log_probability
 from tests.networks import DIAMOND
 from tests.strategies import shard_of
@@ -110,7 +110,7 @@ TINY = {
 
 
 @pytest.mark.parametrize(("discount", "moving"), [(0.0, True), (0.4, False)])
-@pytest.mark.parametrize("name", rest_long(TINY, retained=(0, 2)))
+@pytest.mark.parametrize("name", mark_rest_long(TINY, retained=(0, 2)))
 def test_sweeps__sample_from_the_posterior(name, discount, moving):
     """Frequencies of topics and tables; by token moves alone, and with moves of tables."""
     family, options, documents = TINY[name]

@@ -38,9 +38,9 @@ def test_drawn_segments__vary_about_their_document(b, a):
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
+def simulated(tmp_path_factory):
     """Documents of segments in two parts, and these segments as documents in the same parts."""
-    place = tmp_path_factory.mktemp("planted")
+    place = tmp_path_factory.mktemp("simulated")
     sizes = {"documents": 80, "words": 40, "tokens": 120, "topics": 3, "seed": 4}
     simulate(place / "all", family="segmented-lda", strength=5.0, alpha=0.3, beta=8.0, **sizes)
     split(place / "all", place / "train", place / "heldout", fraction=0.25, seed=2)
@@ -49,13 +49,13 @@ def planted(tmp_path_factory):
     return place
 
 
-def test_b__leads_from_lda_on_segments_to_lda_on_documents(planted, tmp_path):
+def test_b__leads_from_lda_on_segments_to_lda_on_documents(simulated, tmp_path):
     """Held-out scores, the means of a chain's last samples; all have the same prior of words."""
 
     def score(family, alpha, flat="", **more):
         out = tmp_path / f"{family}{flat}-{alpha}-{more.get('strength')}"
         options = {"topics": 3, "beta": 8.0, "alpha": alpha, "seed": 1, "iterations": 60, "scheduler": "serial", **more}
-        fit(planted / f"train{flat}", out, family=family, heldout=planted / f"heldout{flat}", **options)
+        fit(simulated / f"train{flat}", out, family=family, heldout=simulated / f"heldout{flat}", **options)
         return np.mean(scores_of(out)[-30:])
 
     documents, segments = score("gibbs-lda", 0.3), score("gibbs-lda", 2.0 / 3, "-flat")

@@ -12,7 +12,7 @@ from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder, created
 from tests.conformance import Conformance, references  # noqa: F401 - fixture
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.strategies import documents_of
 
 EXPECTED = {"inference": "variational"}
@@ -47,8 +47,8 @@ def write_segmented(path, rows, vocabulary, shard_tokens=None):
 def segmented_small(tmp_path_factory):
     """A training and a held-out corpus of 60 documents of the same segments in 5 shards."""
     place = tmp_path_factory.mktemp("segmented")
-    train = write_segmented(place / "train", planted_rows(1), 30, shard_tokens=500)
-    return str(train), str(write_segmented(place / "heldout", planted_rows(2), 30, shard_tokens=900))
+    train = write_segmented(place / "train", simulated_rows(1), 30, shard_tokens=500)
+    return str(train), str(write_segmented(place / "heldout", simulated_rows(2), 30, shard_tokens=900))
 
 
 class TestExpectedTables(Conformance):
@@ -81,7 +81,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_planted_topics__are_found_again(name, tmp_path):
+def test_simulated_topics__are_found_again(name, tmp_path):
     family, options = NETWORKS[name]
     settings = {"family": family, "topics": 3, "beta": 6.0, "alpha": 0.3, "seed": 4, **options}
     simulate(tmp_path / "c", documents=60, words=60, tokens=100, **{**settings, "strength": 5.0})

@@ -308,7 +308,7 @@ def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
-def test_planted_weights__keep_their_order(tmp_path):
+def test_simulated_weights__keep_their_order(tmp_path):
     settings_ = {"documents": 600, "words": 60, "tokens": 60, "seed": 5}
     simulate(tmp_path / "c", family="hdsp", topics=4, eta=0.05, alpha=1.0, gamma=8.0, **settings_)
     options = {"topics": 4, "eta": 0.05, "initial_topics": "lda", "alpha": 1.0}

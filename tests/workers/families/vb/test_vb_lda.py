@@ -19,7 +19,7 @@ from collapsium.workers.families.vb.states import MeanFieldRows, VbLdaLocal
 from collapsium.workers.families.vb.vb_lda import VbLda
 from collapsium.workers.kernels.vb.mean_field import MeanFieldTopics, PassLimits
 from tests.conformance import OptionsConformance, references  # noqa: F401 - fixtures
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.fits import states
 from tests.naive import mean_field as naive
 from tests.strategies import documents_of, shards
@@ -89,7 +89,7 @@ class TestMeanFieldLDA(OptionsConformance):
 
     def test_shards__change_nothing_but_rounding(self, small, tmp_path):
         """However the documents are cut, from the same first responsibilities."""
-        whole = Shard.of(0, documents_of(planted_rows(1)))
+        whole = Shard.of(0, documents_of(simulated_rows(1)))
         local, _ = start(whole, 3)
         found = []
         for cuts in ((0, 60), (0, 1, 20, 21, 60)):
@@ -201,7 +201,7 @@ def test_sweeps__match_scikit_learn(iterations, close):
     """One to rounding; more as nearly as documents allow, which scikit-learn begins at random in each iteration."""
     from sklearn.decomposition import LatentDirichletAllocation
 
-    shard, topics, words = Shard.of(0, documents_of(planted_rows(1))), 3, 30
+    shard, topics, words = Shard.of(0, documents_of(simulated_rows(1))), 3, 30
     dense = np.zeros((shard.documents, words))
     dense[np.repeat(np.arange(shard.documents), np.diff(shard.offsets)), shard.words[shard.position]] = shard.counts
     peer = LatentDirichletAllocation(
@@ -226,7 +226,7 @@ def test_sweeps__match_scikit_learn(iterations, close):
 
 
 def test_start__warm_counts_theta_phi():
-    shard, generator = Shard.of(0, documents_of(planted_rows(1))), np.random.default_rng(0)
+    shard, generator = Shard.of(0, documents_of(simulated_rows(1))), np.random.default_rng(0)
     theta = generator.dirichlet(np.ones(3), size=shard.documents)
     phi = generator.dirichlet(np.ones(shard.words.size), size=3).T
     phi[0] = 0.0  # a word that the other run did not have
@@ -247,7 +247,7 @@ def test_start__warm_counts_theta_phi():
 
 def test_a_warm_start__continues_where_the_other_run_ended():
     """Sweeps that begin at another run's topics stay there, and do not begin anew."""
-    shard = Shard.of(0, documents_of(planted_rows(1)))
+    shard = Shard.of(0, documents_of(simulated_rows(1)))
     block, global_state, locals_, bounds = iterated([shard], [start(shard, 3)[0]], 40, 30, even=10)
     phi = (block.block_topic + 100.0 / 30) / (100.0 + global_state.topic_total)
     warm = {

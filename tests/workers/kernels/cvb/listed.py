@@ -16,7 +16,7 @@ from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Pr
 from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import active as naive
 from tests.naive import background as naive_background
-from tests.strategies import documents_of, pair_totals, weighed
+from tests.strategies import documents_of, pair_totals, with_token_weights
 
 UNIT = naive.UNIT
 # The kernel computes in float32, where a weight is off by some 1e-6, and cuts to whole steps: what lies near a whole step
@@ -112,7 +112,9 @@ def listed_shards(draw, max_count=4):
 
 def weighed_shards(**kwargs):
     """The same, of weighted tokens."""
-    return listed_shards(**kwargs).map(lambda state: replace(state, shard=weighed(state.shard, state.lists.size)))
+    return listed_shards(**kwargs).map(
+        lambda state: replace(state, shard=with_token_weights(state.shard, state.lists.size))
+    )
 
 
 def priors_of(rows, total=0.0):

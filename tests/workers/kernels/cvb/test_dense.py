@@ -15,7 +15,7 @@ from collapsium.workers.kernels.cvb.dense import (
 from collapsium.workers.kernels.cvb.records import DenseState, Priors
 from tests.naive import assign as naive
 from tests.naive import moments as exact
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
@@ -71,7 +71,7 @@ def run(order, shard, q, given_state):
 @given(shards(), st.sampled_from([0.0, 1.0, 50.0]), st.integers(0, 1000))
 def test_sweep__equals_its_twin(order, weights, drawn, extra, seed):
     shard, q = drawn
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     counts_of_pairs = pair_totals(shard)
     given_state = state(shard, q, extra, seed)
     new, counts, change, spread, tables, sums = run(order, shard, q, given_state)

@@ -14,7 +14,7 @@ from collapsium.workers.kernels.cvb import active, topic_moves
 from collapsium.workers.kernels.cvb import prevalence as kernels
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.cvb.records import ActiveState, TopicCounts
-from tests.conftest import INTERPRETED, rest_long
+from tests.conftest import INTERPRETED, mark_rest_long
 from tests.naive import active as naive_active
 from tests.naive import active_topics as naive_topics
 from tests.naive import prevalence as naive
@@ -188,7 +188,7 @@ def test_newton_steps__equal_their_twin(seed):
 
 
 @HELD
-@pytest.mark.parametrize("seed", rest_long(range(6), retained=(0, 1, 2)))
+@pytest.mark.parametrize("seed", mark_rest_long(range(6), retained=(0, 1, 2)))
 def test_steps__never_lower_the_objective_from_far_away(concentration, seed):
     design, coefficients, lengths, moments = example(seed)
     noise = np.random.default_rng(seed + 100)

@@ -13,7 +13,7 @@ from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Do
 from tests.naive import active as naive_active
 from tests.naive import warm_start as naive
 from tests.naive.active import UNIT
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
@@ -38,7 +38,7 @@ def pairs_of(shard):
 @given(given_=known(), seed=st.integers(0, 1000))
 def test_expected_counts__equals_its_twin(given_, seed, weights):
     shard, theta, phi, _ = given_
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     found = np.full(theta.shape, 9.0)
     warming.expected_counts(pairs_of(shard), DocumentModel(theta, phi), found)
     expected = naive.expected(shard.offsets, shard.position, pair_totals(shard), theta, phi)
@@ -61,7 +61,7 @@ def test_initialise_dense__equals_its_twin(given_, more):
 @given(given_=known(), more=st.integers(0, 2))
 def test_initialise_active__equals_its_twin_and_a_recount(given_, more, weights):
     shard, theta, phi, generator = given_
-    shard = weighed(shard, more) if weights else shard
+    shard = with_token_weights(shard, more) if weights else shard
     # So few tokens that steps add exactly, unless they are weighted.
     rounding = 1e-5 if weights else 0.0
     topics = theta.shape[1] + more

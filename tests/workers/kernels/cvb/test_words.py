@@ -10,7 +10,7 @@ from collapsium.workers.kernels.jit import UNWEIGHTED
 from tests.naive import assign as naive_assign
 from tests.naive import moments as exact
 from tests.naive import words as naive
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kernels
 @given(drawn=shards(max_count=9), seed=st.integers(0, 1000))
 def test_log_absent__equals_its_twin(drawn, seed, weights):
     shard, q = drawn
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     found = np.empty((shard.words.size, q.shape[1]))
     words.add_log_absent(shard.position, shard.counts, pair_weights(shard), q, found)
     twin = naive.log_absent(shard.words.size, shard.position, pair_totals(shard), q)
@@ -39,7 +39,7 @@ def test_log_absent__is_finite_where_a_word_is_certain():
 @given(drawn=shards(), seed=st.integers(0, 1000))
 def test_counts__equal_their_twin(drawn, seed, weights):
     shard, q = drawn
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     shape = (shard.words.size, q.shape[1])
     mean, variance, none = np.ones(shape), np.zeros(shape), np.zeros((0, 0))
     words.add_counts(shard.position, shard.counts, pair_weights(shard), q, mean, variance)

@@ -22,7 +22,7 @@ from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrp
 from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
 from collapsium.workers.families.ncrp.state import levels
 from collapsium.workers.kernels.trees.paths import FREE
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import problem_of
 from tests.strategies import documents_of
 
@@ -55,7 +55,7 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
     """Nodes are born in several shards at once, die in one shard while another still uses them, and leave free
     slots."""
     monkeypatch.setattr(driver, "MAX_LANES", lanes)
-    corpus = write_corpus(tmp_path / "five", planted_rows(7, documents=60), 30, shard_tokens=480)
+    corpus = write_corpus(tmp_path / "five", simulated_rows(7, documents=60), 30, shard_tokens=480)
     problem = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})
     assert len(problem.shards) == 5
     before, seen = set(), {"born": 0, "emptied": 0, "rescued": 0}
@@ -93,7 +93,7 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
 
 
 def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
-    shard, noise = Shard.of(0, documents_of(planted_rows(3, documents=50))), np.random.default_rng(1)
+    shard, noise = Shard.of(0, documents_of(simulated_rows(3, documents=50))), np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(4), shard.documents), noise.dirichlet(np.ones(shard.words.size), 4).T
     global_state = MODEL.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), Stream(0))
     block = tasks.empty_block(MODEL, 0, 30, global_state)
@@ -113,7 +113,7 @@ def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
 
 
 def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
-    """By the planted tree itself, documents that it has brought forth; twice alike."""
+    """By the simulated tree itself, documents that it has brought forth; twice alike."""
     options = {"documents": 200, "words": 60, "tokens": 60, "eta": 0.05, "alpha": 2.0, "branching": [2, 3]}
     simulate(tmp_path / "c", family=FAMILY, seed=2, **options)
     corpus = Corpus(tmp_path / "c")

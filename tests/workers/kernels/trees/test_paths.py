@@ -21,7 +21,7 @@ from collapsium.workers.kernels.trees.paths import (
     sweep_levels,
     sweep_paths,
 )
-from tests.conftest import INTERPRETED, rest_long
+from tests.conftest import INTERPRETED, mark_rest_long
 from tests.naive import tree as naive
 from tests.strategies import bags, documents_of, trees
 
@@ -211,7 +211,9 @@ def shuffled_memory(generator):
     return lambda: [library.free(held[place]) for place in np.flatnonzero(~gone)]
 
 
-@pytest.mark.parametrize(("size", "depth"), rest_long([(5, 2), (12, 2), (21, 3), (21, 5), (40, 8)], retained=(1, 3)))
+@pytest.mark.parametrize(
+    ("size", "depth"), mark_rest_long([(5, 2), (12, 2), (21, 3), (21, 5), (40, 8)], retained=(1, 3))
+)
 def test_sweeps__give_the_same_bits_wherever_arrays_lie(size, depth):
     """The compiler may sum in another order where two arrays are close to one another."""
     generator = np.random.default_rng(size)

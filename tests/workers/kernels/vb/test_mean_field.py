@@ -14,7 +14,7 @@ from collapsium.workers.kernels.vb.mean_field import (
     sweep_mean_field,
 )
 from tests.naive import mean_field as naive
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
@@ -32,7 +32,7 @@ def inputs_for(shard, topics, seed):
 def test_sweep__equals_its_twin_and_counts_every_token(drawn, seed, passes, tolerance, wanted):
     shard, q = drawn
     # Half of the examples have weights of words.
-    shard = weighed(shard, seed) if seed % 2 else shard
+    shard = with_token_weights(shard, seed) if seed % 2 else shard
     topics = q.shape[1]
     expected, prior, topic_log, before = inputs_for(shard, topics, seed)
     by_document, by_word = np.full(before.shape, np.nan, dtype="f4"), np.full(expected.shape, np.nan)
@@ -88,7 +88,7 @@ def test_fold__equals_its_twin(words, topics, seed):
 @given(shards(some_token=False), st.integers(0, 1000))
 def test_products__equal_their_twin_and_count_every_token(drawn, seed):
     shard, q = drawn
-    shard = weighed(shard, seed) if seed % 2 else shard
+    shard = with_token_weights(shard, seed) if seed % 2 else shard
     topics, generator = q.shape[1], np.random.default_rng(seed)
     theta = generator.dirichlet(np.full(topics, 0.3), size=shard.documents) + 1e-100
     phi = generator.random((shard.words.size, topics)) + 1e-100
