@@ -24,7 +24,7 @@ from collapsium.storage.io.arrays import DIGESTS, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from tests.chaos.readers import READERS, try_reader
-from tests.chaos.seeds import dense_said, seeds_of
+from tests.chaos.seeds import dense_file, seeds_of
 from tests.deploy.reading import ROOT
 
 
@@ -91,8 +91,8 @@ FOUND = [
     ("events", b"5\n"),
     ("vectors-array", b"9"),
     ("vectors-zarr", b"9"),
-    ("vectors-zarr", dense_said(3, "zarr.json").replace(b"        1,\n", b"        0,\n")),
-    ("vectors-zarr-2", dense_said(2, ".zarray").replace(b"    1,\n", b"    0,\n")),
+    ("vectors-zarr", dense_file(3, "zarr.json").replace(b"        1,\n", b"        0,\n")),
+    ("vectors-zarr-2", dense_file(2, ".zarray").replace(b"    1,\n", b"    0,\n")),
     ("config", b"a = " + b"[" * 3000),
 ]
 

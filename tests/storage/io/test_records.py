@@ -15,7 +15,7 @@ from collapsium.storage.io.records import DIGEST, canonical, dump, numbers_of_na
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run, parse_event
 from collapsium.workers.families.networks.dirichlet_network import MAX_KINDS, Vectors, check_network, read_network
-from tests.chaos.records import MISSING, VALUES, changed, places_of, written
+from tests.chaos.records import MISSING, VALUES, encoded, field_paths, with_value
 from tests.records import RUN, START
 
 NUMBERS = st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -52,10 +52,10 @@ def test_a_run_of_ten_million_members__is_refused(tmp_path, field):
 
 def test_a_run_record__is_read_or_refused_whatever_a_field_holds(tmp_path):
     folder = Folder(tmp_path)
-    for path in places_of(RUN):
+    for path in field_paths(RUN):
         for value in (MISSING, *VALUES):
-            record = {"format": "collapsium-run", "version": 2, **changed(RUN, path, value)}
-            folder.write("run.json", written(record))
+            record = {"format": "collapsium-run", "version": 2, **with_value(RUN, path, value)}
+            folder.write("run.json", encoded(record))
             with contextlib.suppress(DamagedError):
                 assert Run(tmp_path).record()["family"] is not None
 

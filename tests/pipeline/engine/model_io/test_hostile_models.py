@@ -17,10 +17,10 @@ from tests.chaos.hostile_models import (
     check,
     corpora,
     corpora_of,
-    fitted,
+    fit_run,
     groups,
-    mutated,
-    refused,
+    is_refused,
+    mutate,
     rewrite,
     shards_of,
 )
@@ -50,7 +50,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     corpora(folder)
     for family, options in FAMILIES.items():
-        fitted(family, options, folder, folder / family)
+        fit_run(family, options, folder, folder / family)
     return folder
 
 
@@ -66,12 +66,12 @@ def test_arrays_of_other_types_or_shapes__are_refused(place, family):
             else ()
         ):
             for kind in WRONG:
-                changed = mutated(arrays, array, kind, generator)
+                changed = mutate(arrays, array, kind, generator)
                 if array in changed and changed[array].shape == arrays[array].shape and kind != "other type":
                     continue
                 if kind == "missing" and array in OPTIONAL:
                     continue
-                assert refused(folder, name, part, changed, shards), f"{part}/{array} {kind}"
+                assert is_refused(folder, name, part, changed, shards), f"{part}/{array} {kind}"
                 tried += 1
     assert tried > 80
 
@@ -155,7 +155,7 @@ def test_counts_of_more_tokens_than_exist__are_resumed(place, tmp_path):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_checkpoint_whose_figures_are_not_finite__ends_with_a_line_before_anything_is_saved(place, tmp_path):
-    run = fitted("keyword-lda", {"topics": 3, "seeds": {"first": ["w0", "w1"]}}, place, tmp_path / "run")
+    run = fit_run("keyword-lda", {"topics": 3, "seeds": {"first": ["w0", "w1"]}}, place, tmp_path / "run")
     shutil.rmtree(run / "model")
     last = max((run / "checkpoints").glob("0*"))
     rewrite(last, "checkpoint.json", "rows/00000", lambda arrays: {**arrays, "block_active": -arrays["block_active"]})
@@ -189,5 +189,5 @@ def test_a_model_of_other_sizes_than_its_record_says__is_refused(place, tmp_path
 def test_every_mutation__leaves_the_original_unchanged():
     values = np.arange(6).reshape(2, 3)
     for kind in MUTATIONS:
-        mutated({"a": values}, "a", kind, np.random.default_rng(1))
+        mutate({"a": values}, "a", kind, np.random.default_rng(1))
     assert np.array_equal(values, np.arange(6).reshape(2, 3))
