@@ -17,7 +17,7 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import Delta
 from tests.fits import resumed
 from tests.networks import needed
-from tests.workers.families.hca.test_hca import corpus_of, drawn
+from tests.workers.families.hca.test_hca import corpus_of, simulated_vectors
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def often(monkeypatch):
 def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_path, often, family):
     vectors = load_family(family).corpus_kind == "vectors"
     documents = labelled_small if load_family(family).uses_labels else small
-    corpus = corpus_of(tmp_path, drawn(3)) if vectors else documents[0]
+    corpus = corpus_of(tmp_path, simulated_vectors(3)) if vectors else documents[0]
     options = needed(load_family(family).Options.model_fields)
     fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)
     iterations = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]

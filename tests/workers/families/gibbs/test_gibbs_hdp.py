@@ -9,7 +9,11 @@ class TestGibbsHDP(OptionsConformance):
     matrix = (
         {"init_topics": 6, "beta": 10.0},
         {"init_topics": 1, "beta": 10.0},
-        {"init_topics": 1, "beta": 1.0, "gamma_shape": 500.0},  # many are born: slots run out within a sweep
+        {
+            "init_topics": 1,
+            "beta": 1.0,
+            "gamma_shape": 500.0,
+        },  # so many topics are born that the free slots run out within a sweep
         {"init_topics": 40, "learn": ()},
     )
 

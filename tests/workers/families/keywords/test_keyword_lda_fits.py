@@ -1,4 +1,4 @@
-"""Topics with keywords: the suite of families, and topics that are found where their keywords are."""
+"""Conformance of topics with keywords, and recovery of topics from their keywords."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ class TestKeywordLda(Conformance):
     family = "keyword-lda"
 
     def sized(self, topics):
-        """Some corpora have a single word."""
+        """Omit seeds, because some corpora have a single word."""
         return {"topics": topics, "seeds": {"first": ["w0"]}}
 
     matrix = (
