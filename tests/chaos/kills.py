@@ -81,7 +81,7 @@ class Supervised:
 
 
 def runs_of(run):
-    """Return a run and those of its restarts that exist already."""
+    """Return a run and its restarts, as far as they exist already."""
     return [Run(run), *(member for _, member in restarts_of(run) if member.exists())]
 
 

@@ -34,7 +34,7 @@ def test_encoded_numbers__are_added_to_existing_ones(values, before):
 
 
 @given(integers())
-def test_planes__equal_their_twin(values):
+def test_planes__equal_the_naive_version(values):
     wide = values.dtype == np.int64
     fold, split = (planes.fold_64, planes.split_64) if wide else (planes.fold_32, planes.split_32)
     mask, folded, sums = (

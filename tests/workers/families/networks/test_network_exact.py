@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from collapsium.workers.arrays.random_streams import Stream
 from tests.naive.network import (
-    Laid,
+    Layout,
     Network,
     State,
     enter_all,
@@ -315,7 +315,7 @@ def test_sweep__gives_valid_states_and_correct_counts(case, discounted):
     state, key = empty_state(case, network), Stream(3).key()
     nodes = sorted(set(case.tokens))
     pairs, rows, counts = np.arange(len(nodes) + 1) * 2, np.tile([0, 1], len(nodes)), np.tile([2, 1], len(nodes))
-    laid = Laid(np.array([case.held, network.nodes]), np.array([0, len(nodes)]), np.array(nodes), pairs, rows, counts)
+    laid = Layout(np.array([case.held, network.nodes]), np.array([0, len(nodes)]), np.array(nodes), pairs, rows, counts)
     row, _ = laid.tokens()
     z, moves = np.arange(row.size) % case.values, []
 
