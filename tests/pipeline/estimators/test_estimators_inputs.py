@@ -1,4 +1,4 @@
-"""What estimators can be fitted to, at once or in steps."""
+"""The inputs that estimators can be fitted to, at once or in steps."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -26,11 +26,11 @@ def counts():
     return matrix_of(simulated_rows(1))
 
 
-# What can be fitted to.
+# inputs of `fit`
 
 
 def with_zeros(counts):
-    """A sparse matrix that stores its zeros."""
+    """Return a sparse matrix that stores its zeros explicitly."""
     words = np.indices(counts.shape)[1]
     return scipy.sparse.csr_array((counts.ravel(), words.ravel(), np.arange(0, counts.size + 1, 30)), counts.shape)
 
@@ -57,7 +57,7 @@ FORMATS = {
 
 
 class Annotated:
-    """An object like AnnData with endless items, each of which is such an object again."""
+    """An object like AnnData with infinitely nested items."""
 
     def __init__(self, counts):
         self.X, self.obs_names, self.var_names = counts, list(range(60)), list(range(30))
@@ -71,7 +71,7 @@ class Annotated:
 
 
 class Endless:
-    """Some other container."""
+    """Another container with an infinite iterator."""
 
     shape = (60, 30)
 
@@ -82,7 +82,7 @@ class Endless:
         return self
 
 
-def test_containers_of_counts__are_refused_with_what_to_pass(counts):
+def test_containers_of_counts__are_refused_with_the_attribute_to_pass(counts):
     estimator = small_of(CollapsedLDA).fit(counts)
     for call in (
         small_of(CollapsedLDA).fit_transform,
@@ -118,7 +118,7 @@ def expected(counts):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_fit__any_format__is_the_same(name, counts, expected):
+def test_fit__any_format__gives_the_same_model(name, counts, expected):
     matrix = FORMATS[name](counts)
     estimator = small_of(CollapsedLDA, shard_tokens=500).fit(matrix)
     assert bits(estimator) == bits(expected)
@@ -127,7 +127,7 @@ def test_fit__any_format__is_the_same(name, counts, expected):
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
-def test_fit__matrix_of_long_indices_and_duplicates__is_left_as_it_is(dtype):
+def test_fit__matrix_of_long_indices_and_duplicates__is_not_changed(dtype):
     ones = np.ones(3, dtype=dtype)
     matrix = scipy.sparse.csr_array((ones, np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
     matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
@@ -166,7 +166,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_fit__wrong_counts__are_refused(name):
+def test_fit__invalid_counts__are_refused(name):
     matrix, message = WRONG[name]
     with pytest.raises(ValueError, match=message) as caught:
         small_of(CollapsedLDA).fit(matrix)
@@ -197,7 +197,7 @@ def test_fit__fractions__are_rounded_on_request():
         ({"scheduler": "nowhere"}, "^scheduler: "),
     ],
 )
-def test_fit__wrong_parameters__are_named(parameters, message, counts):
+def test_fit__invalid_parameters__are_named(parameters, message, counts):
     with pytest.raises(ValueError, match=message):
         small_of(CollapsedLDA, **parameters).fit(counts)
 
@@ -210,7 +210,7 @@ def test_fit__leaves_no_files(counts, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_fit__that_fails__leaves_it_unfitted(counts):
+def test_fit__that_fails__leaves_the_estimator_unfitted(counts):
     estimator = small_of(CollapsedLDA).fit(counts)
     with pytest.raises(ValueError, match="whole"):
         estimator.fit(counts[:, :20] + 0.5)
@@ -219,11 +219,11 @@ def test_fit__that_fails__leaves_it_unfitted(counts):
     assert not hasattr(estimator, "components_")
 
 
-# Steps.
+# `partial_fit`
 
 
 @pytest.mark.parametrize("cls", COLLAPSED)
-def test_partial_fit__on_all__is_the_stochastic_schedule(cls, counts, tmp_path):
+def test_partial_fit__on_all_documents__is_the_stochastic_schedule(cls, counts, tmp_path):
     train = write_corpus(tmp_path / "train", simulated_rows(1), 30)
     model = fit(train, tmp_path / "run", family=cls.FAMILY, topics=3, seed=5, schedule="stochastic", passes=3)
     estimator = small_of(cls, random_state=5, total_documents=60)
@@ -242,7 +242,7 @@ def test_partial_fit__after_a_fit__continues_from_it(cls):
     estimator = small_of(cls, beta=1.0, max_iter=30, total_documents=6000).fit(counts)
     before = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
     batch = np.zeros((64, 30), dtype=int)
-    batch[:, 0] = 40  # steps as large as a first one's would leave no other word
+    batch[:, 0] = 40  # with the rate of a first step, only words of this batch would remain
     estimator.partial_fit(batch)
     after = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
     assert 0.1 < np.abs(after - before).sum(axis=1).max() < 1.0
@@ -267,19 +267,19 @@ def test_partial_fit__order_2__is_refused(counts):
 
 
 @pytest.mark.parametrize("cls", [VariationalLDA, GibbsLDA, GibbsHDP])
-def test_partial_fit__families_without_steps__have_none(cls):
+def test_partial_fit__is_missing_for_families_without_the_stochastic_schedule(cls):
     assert not hasattr(cls(), "partial_fit")
     with pytest.raises(AttributeError) as raised:
         _ = cls().partial_fit
     assert f"the family '{cls.FAMILY}' is not fitted by minibatches" in str(raised.value.__cause__)
 
 
-# Fields beside the counts.
+# fields of the documents
 
 
 @pytest.fixture(scope="module")
 def fields():
-    """A frame with the fields of the documents, whose first half is of one party."""
+    """A frame with the fields of the documents, the first half of which belongs to one party."""
     generator = np.random.default_rng(3)
     return pd.DataFrame({"party": np.repeat(["R", "D"], 30), "year": generator.normal(1990.0, 9.0, 60)})
 
@@ -305,7 +305,7 @@ def test_metadata__of_any_frame_gives_the_model_of_a_corpus_with_these_fields(co
     np.testing.assert_array_equal(same.transform(tmp_path / "corpus"), shares)
 
 
-def test_metadata__decides_the_proportions_of_documents_without_words(counts, fields):
+def test_metadata__determines_the_proportions_of_documents_without_words(counts, fields):
     estimator = informed("~ party").fit(counts, metadata=fields)
     empty = np.zeros((3, 30), dtype=int)
     by_party = estimator.transform(empty, metadata={"party": ["R", "D", "R"]})

@@ -1,4 +1,4 @@
-"""Fits that begin from proportions of their documents."""
+"""Fits that are initialised with proportions of their documents."""
 
 import shutil
 from collections import Counter
@@ -44,7 +44,7 @@ BEGINNING = [
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    """A corpus in shards, held-out tokens of its documents, and the topic with most of the words of each document."""
+    """A corpus in shards, held-out tokens of its documents, and for each document the topic with most of its words."""
     rows = simulated_rows(5, documents=120, words=30, topics=TOPICS, tokens=60)
     folders = write_halves(tmp_path_factory.mktemp("simulated"), rows, 30)
     model = fit(folders[0], tmp_path_factory.mktemp("known") / "run", **{**FIT, "iterations": 60})
@@ -68,7 +68,7 @@ def written(path, theta, ids=None):
 
 
 @pytest.mark.parametrize(("family", "options"), BEGINNING, ids=lambda value: str(value))
-def test_a_fit__begins_where_the_proportions_say(simulated, tmp_path, family, options):
+def test_a_fit__starts_from_the_given_proportions(simulated, tmp_path, family, options):
     settings = {**FIT, "family": family, "heldout": simulated[1], **options}
     settings.pop("topics") if family == "gibbs-hdp" else None
     file = written(tmp_path / "theta.parquet", simulated[2], ids_of(simulated[0]))
@@ -92,7 +92,7 @@ def test_rows__are_matched_by_id_or_by_order(simulated, tmp_path):
     assert len({str(bits(model, SHARDS)) for model in models}) == 1
 
 
-def test_documents_without_proportions__begin_at_random_by_the_seed(simulated, tmp_path):
+def test_documents_without_proportions__start_at_random_depending_on_the_seed(simulated, tmp_path):
     file = written(tmp_path / "some.parquet", simulated[2][:70], ids_of(simulated[0])[:70])
     events = []
     models = [
@@ -105,7 +105,7 @@ def test_documents_without_proportions__begin_at_random_by_the_seed(simulated, t
     assert any("50 of 120 documents have no proportions" in text for text in notices)
 
 
-def test_topics_more_or_fewer_than_the_fit_has__are_cut_or_left_empty(simulated, tmp_path):
+def test_proportions_with_another_number_of_topics__are_truncated_or_leave_topics_empty(simulated, tmp_path):
     wide = np.zeros((len(simulated[2]), 9))
     wide[:, [1, 4, 8]] = simulated[2]
     options = {**FIT, "heldout": simulated[1]}
@@ -121,7 +121,7 @@ def test_topics_more_or_fewer_than_the_fit_has__are_cut_or_left_empty(simulated,
     assert more.record.iterations == 4
 
 
-def test_more_topics_than_a_family_may_begin_with__are_cut_to_the_largest(simulated, tmp_path, monkeypatch):
+def test_topics_above_a_familys_limit__are_truncated_to_the_largest(simulated, tmp_path, monkeypatch):
     monkeypatch.setattr(GibbsHdpOptions, "max_start_topics", 2)
     events, file = [], written(tmp_path / "a.parquet", simulated[2])
     options = {"family": "gibbs-hdp", "iterations": 1, "scheduler": "serial", "sinks": [events.append]}
@@ -145,7 +145,7 @@ def test_a_stopped_run__continues_to_the_same_bits(simulated, tmp_path, options)
     assert events_of(tmp_path / "run")[1:] == events_of(tmp_path / "whole")[1:]  # after the cluster's event
 
 
-def test_a_moved_file__is_named_again_and_another_one_refused(simulated, tmp_path):
+def test_a_moved_file__may_be_named_again_but_a_changed_one_is_refused(simulated, tmp_path):
     file = written(tmp_path / "theta.parquet", simulated[2])
     fit(simulated[0], tmp_path / "run", init=file, **FIT)
     moved, reversed_rows = tmp_path / "moved.parquet", written(tmp_path / "other.parquet", simulated[2][::-1])
@@ -156,7 +156,7 @@ def test_a_moved_file__is_named_again_and_another_one_refused(simulated, tmp_pat
     assert Run(tmp_path / "run").record()["start"]["url"].endswith("moved.parquet")
 
 
-def test_what_does_not_fit__is_refused_and_nothing_is_written(simulated, tmp_path):
+def test_proportions_that_do_not_fit__are_refused_before_anything_is_written(simulated, tmp_path):
     good = written(tmp_path / "good.parquet", simulated[2])
     short = written(tmp_path / "short.parquet", simulated[2][:-1])
     strange = written(tmp_path / "strange.parquet", simulated[2][:2], ["x", "y"])
@@ -185,7 +185,7 @@ def test_what_does_not_fit__is_refused_and_nothing_is_written(simulated, tmp_pat
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_families__name_the_starts_that_they_take(family):
+def test_families__list_the_initialisations_that_they_support(family):
     assert set(load_family(family).starts) <= {FILE_START, *COMPUTED_STARTS}
 
 
@@ -218,7 +218,7 @@ def test_a_computed_initialisation__does_not_depend_on_the_executor(simulated, t
     ],
     ids=str,
 )
-def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic(simulated, tmp_path, options, kind):
+def test_fits_of_lda_and_hdp__start_from_quick_clusters_by_default(simulated, tmp_path, options, kind):
     settings = {name: value for name, value in FIT.items() if options.get("schedule") is None or name != "iterations"}
     passes = {"passes": 1} if options.get("schedule") else {}
     model = fit(simulated[0], tmp_path / "run", **{**settings, **passes, **options})
@@ -227,7 +227,7 @@ def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic
 
 
 @pytest.mark.parametrize(("options", "begins"), [({}, "start"), ({"init": "random"}, "growth")], ids=str)
-def test_a_fit_large_enough_to_grow__does_so_only_if_it_begins_at_random(
+def test_a_fit_large_enough_to_grow__grows_only_if_it_starts_at_random(
     simulated, tmp_path, monkeypatch, options, begins
 ):
     monkeypatch.setattr(growth, "MIN_DOCUMENTS", 1)
@@ -236,7 +236,7 @@ def test_a_fit_large_enough_to_grow__does_so_only_if_it_begins_at_random(
     assert {"start", "growth"} & Run(tmp_path / "run").record().keys() == {begins}
 
 
-def test_quick_clusters__are_of_documents_where_these_are_short_or_words_are_few():
+def test_quick_clusters__use_documents_if_these_are_short_or_have_few_words_per_topic():
     longer, documents = int(QUICK_CLUSTERS.short * 100), 100
     words = 20 * QUICK_CLUSTERS.least_words
     assert not QUICK_CLUSTERS.of_documents(longer, documents, words, 20)
@@ -245,8 +245,11 @@ def test_quick_clusters__are_of_documents_where_these_are_short_or_words_are_few
 
 
 @pytest.mark.parametrize("mixing", [False, True])
-def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_words(tmp_path, mixing):
-    """Documents of one topic each, and longer ones of several: before any sweep, they begin in their own."""
+def test_quick_clusters_of_documents_or_of_words__recover_the_true_proportions(tmp_path, mixing):
+    """Before the first sweep, the clusters' proportions are near the true ones.
+
+    The documents are short with one topic each, or longer with several topics.
+    """
     generator, topics = np.random.default_rng(2), 6
     theta = generator.dirichlet(np.full(topics, 0.3 if mixing else 1e-3), size=300)
     length = 240 if mixing else 30
@@ -265,12 +268,12 @@ def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_word
         dense[owner, part.proportions.topics] = part.proportions.shares
         found.append(dense)
     together = np.concatenate(found).T @ theta
-    # Proportions that are exact reach the sum of their squares.
+    # exact proportions would give the sum of their squares
     assert together.max(axis=0).sum() >= 0.9 * (theta**2).sum()
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
-def test_documents_of_one_topic__are_distinguished(tmp_path, kind):
+def test_documents_of_one_topic__are_separated(tmp_path, kind):
     generator = np.random.default_rng(1)
     truth = generator.integers(4, size=240)
     rows = [Counter((generator.integers(10, size=30) + 10 * topic).tolist()) for topic in truth]
@@ -292,13 +295,13 @@ def test_a_stopped_run_of_clusters__continues_to_the_same_bits(simulated, tmp_pa
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
-def test_lost_work_of_a_start__is_done_again_with_the_same_bits(simulated, kind):
+def test_lost_work_of_an_initialisation__is_repeated_with_the_same_bits(simulated, kind):
     ended = []
     for every in (0, 3):
         problem = problem_of(simulated[0], "lda", {"topics": TOPICS})
         if every:
             problem = replace(problem, executor=LosingExecutor(problem.executor, every))
-            problem.executor.losses = 3  # of 4: it loses its work once more
+            problem.executor.losses = 3  # of 4; the fit loses its work once more
         start = ComputedStart(StartSource(kind), TOPICS, problem.shards, problem.executor, problem.stream, [].append)
         history = list(Fit(replace(problem, warm=start), Limits(iterations=2), Checkpointer()))
         ended.append(history[-1][0])
@@ -308,7 +311,7 @@ def test_lost_work_of_a_start__is_done_again_with_the_same_bits(simulated, kind)
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
 @pytest.mark.parametrize("options", [{}, {"topics": 140, "most_active": 2}, {"inverse_temperature": 1.0}], ids=str)
-def test_a_strong_start__stays_in_the_prior(simulated, tmp_path, family, options):
+def test_a_strong_initialisation__acts_as_a_prior(simulated, tmp_path, family, options):
     sharp = np.eye(TOPICS)[np.arange(len(simulated[2])) % TOPICS]
     settings = {**FIT, "family": family, "iterations": 30, "init": written(tmp_path / "a.parquet", sharp), **options}
     tokens, argmax = [], []
@@ -321,11 +324,11 @@ def test_a_strong_start__stays_in_the_prior(simulated, tmp_path, family, options
     occupied = np.concatenate([np.diff(reference.load().offsets) > 0 for reference in Corpus(simulated[0]).references])
     assert (argmax[1] == sharp.argmax(axis=1))[occupied].all()
     assert not (argmax[0] == sharp.argmax(axis=1))[occupied].all()
-    # Pseudo-counts are of documents; they have no words.
+    # pseudo-counts belong to documents, not to words
     assert tokens[1] == pytest.approx(tokens[0], rel=1e-4)
 
 
-def test_tokens__are_all_there_beside_a_start_of_great_strength(simulated, tmp_path):
+def test_tokens__are_counted_exactly_despite_a_very_strong_initialisation(simulated, tmp_path):
     sharp = np.eye(TOPICS)[np.arange(len(simulated[2])) % TOPICS]
     options = {**FIT, "family": "lda", "iterations": 12, "init": written(tmp_path / "a.parquet", sharp)}
     model = fit(simulated[0], tmp_path / "run", init_strength=1e9, **options)
@@ -335,8 +338,8 @@ def test_tokens__are_all_there_beside_a_start_of_great_strength(simulated, tmp_p
 
 
 @pytest.mark.parametrize("strength", [2.0, 6.0])
-def test_tokens_of_an_initialisation__leave_with_topics_that_a_document_drops(simulated, tmp_path, strength):
-    """A document without room for pseudo-tokens has that many fewer in the record."""
+def test_pseudo_counts_of_an_initialisation__are_dropped_with_inactive_topics(simulated, tmp_path, strength):
+    """Pseudo-counts of topics that a document no longer has active are dropped, and missing from the record."""
     drawn = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(simulated[2]))
     options = {
         **FIT,
@@ -349,8 +352,8 @@ def test_tokens_of_an_initialisation__leave_with_topics_that_a_document_drops(si
     assert verify(tmp_path / "run").broken == []
 
 
-def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(simulated, tmp_path):
-    """The parameter of a Dirichlet distribution is learned from proportions that are drawn from it and nearly known."""
+def test_learned_parameters__count_pseudo_counts_as_tokens(simulated, tmp_path):
+    """alpha is learned from pseudo-counts whose proportions were drawn from a Dirichlet distribution with alpha = 0.7."""
     drawn, tokens = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(simulated[2])), 1e4
     options = {
         **FIT,
@@ -368,7 +371,7 @@ def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(simulated, tmp
     assert alpha == pytest.approx(0.7, rel=0.25)
 
 
-def test_estimates__count_the_start(simulated):
+def test_estimates__count_the_initialisation(simulated):
     options = {"family": "lda", "topics": TOPICS, "scheduler": "threads"}
     memory = {
         start: estimate(simulated[0], init=start, **options).memory["the start"]
@@ -379,7 +382,7 @@ def test_estimates__count_the_start(simulated):
         estimate(simulated[0], family="ncrp", init="clusters")
 
 
-def test_a_strength__is_refused_where_no_prior_can_have_it(simulated, tmp_path):
+def test_a_strength__is_refused_if_the_prior_cannot_include_it(simulated, tmp_path):
     for options, text in (
         ({}, "init_strength: needs `init`: random proportions are not a prior"),
         ({"init": "clusters", "responsibilities": "dense"}, "init_strength: 'lda' with these options"),
@@ -390,7 +393,7 @@ def test_a_strength__is_refused_where_no_prior_can_have_it(simulated, tmp_path):
             fit(simulated[0], tmp_path / "run", **{**FIT, "init_strength": 5.0, **options})
 
 
-def test_one_word_and_empty_documents__begin_too(tmp_path):
+def test_single_words_and_empty_documents__are_supported(tmp_path):
     corpus = write_corpus(tmp_path / "one", [{}, {0: 2}, {}], 1)
     file = written(tmp_path / "theta.parquet", [[0.5, 0.5]] * 3)
     for family in ("lda", "hdp", "gibbs-lda", "vb-lda"):
@@ -401,7 +404,7 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
 
 
 class WeighingExecutor(SerialExecutor):
-    """Counts the bytes of arrays that travel with the tasks, by the first argument of each."""
+    """Counts the bytes of arrays that travel with the tasks, by the tasks' first argument."""
 
     def __init__(self):
         self.sent = Counter()
@@ -420,8 +423,8 @@ def _array_bytes(arg):
 
 
 @pytest.mark.parametrize("kind", ["quick-clusters", "clusters", "documents", "tree"])
-def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_shard(tmp_path, kind):
-    """A worker holds its tasks with their arguments, so copies would add up over the shards."""
+def test_arrays_of_a_computed_initialisation__are_sent_once_and_not_with_each_shards_task(tmp_path, kind):
+    """A worker keeps the arguments of its tasks, so copies would add up over the shards."""
     generator = np.random.default_rng(1)
     rows = [Counter(generator.integers(200, size=40).tolist()) for _ in range(120)]
     sent = {}
@@ -435,11 +438,11 @@ def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_s
     (alone, sends), (together, shards) = sent.values()
     assert sends == 1
     assert shards > 8
-    # Sums of a few numbers for each shard, and no copies of words, directions or mixtures.
+    # a few numbers per shard, but no copies of words, directions or mixtures
     assert together < 2 * alone + 1000 * shards
 
 
-def test_a_computed_start__is_computed_again_for_a_shard_that_begins_anew(tmp_path):
+def test_a_computed_initialisation__is_computed_again_for_a_shard_that_was_lost(tmp_path):
     rows = [{n % 30: 2, (n + 1) % 30: 1} for n in range(60)]
     problem = problem_of(write_corpus(tmp_path / "c", rows, 30, shard_tokens=60), "lda", {"topics": 3})
     start = ComputedStart(StartSource("clusters"), 3, problem.shards, problem.executor, problem.stream, [].append)

@@ -1,4 +1,4 @@
-"""Fits that begin from another run."""
+"""Fits that are initialised from another run."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ SOURCES = {
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    """A corpus whose topics are found, in shards, and tokens of the same documents."""
+    """A corpus in shards whose topics can be recovered, and held-out tokens of its documents."""
     place = tmp_path_factory.mktemp("simulated")
     rows = simulated_rows(5, documents=200, words=30, topics=3, tokens=60)
     return write_halves(place, rows, 30)
@@ -55,14 +55,14 @@ def sources(simulated, tmp_path_factory):
 
 @pytest.mark.parametrize("source", mark_rest_long(["lda", "hdp"]))
 @pytest.mark.parametrize(("family", "options"), WAYS, ids=NAMES)
-def test_a_warm_start__begins_where_the_source_ended(simulated, sources, tmp_path, source, family, options):
+def test_a_warm_start__begins_near_the_score_of_its_source(simulated, sources, tmp_path, source, family, options):
     settings = {"family": family, "heldout": simulated[1], "scheduler": "serial", "iterations": 20, **options}
     fit(simulated[0], tmp_path / "warm", warm=sources[source], seed=9, **settings)
     fit(simulated[0], tmp_path / "cold", seed=9, **{**settings, "iterations": 1, "init": "random"})
     ended, warm = scores_of(sources[source])[-1], scores_of(tmp_path / "warm")
-    slack = 0.15 if options.get("order") == 2 else 0.05  # the second order spreads documents over more topics
+    slack = 0.15 if options.get("order") == 2 else 0.05  # the second order gives documents more topics
     assert warm[0] > ended - slack
-    assert min(warm) > warm[0] - 0.03  # nothing of it is lost on the way
+    assert min(warm) > warm[0] - 0.03  # the source's score is not lost in later iterations
     assert warm[0] > scores_of(tmp_path / "cold")[0] + 0.1
     assert verify(tmp_path / "warm").broken == []
 
@@ -108,7 +108,7 @@ def test_topics_beyond_the_source__begin_empty(simulated, sources, kind):
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp", "vb-lda", "gibbs-lda"])
-def test_of_more_topics__the_largest_are_taken(simulated, sources, tmp_path, family):
+def test_a_source_with_more_topics__gives_the_largest(simulated, sources, tmp_path, family):
     events = []
     options = {"family": family, "topics": 2, "beta": 3.0, "iterations": 1, "warm": sources["hdp"]}
     model = fit(simulated[0], tmp_path / "run", sinks=[events.append], **options)
@@ -123,7 +123,7 @@ def test_of_more_topics__the_largest_are_taken(simulated, sources, tmp_path, fam
     assert sorted(known) == sorted(topic.id for topic in source[:2])
 
 
-def test_the_hdp__holds_nothing_where_topics_have_parted(simulated, sources, tmp_path):
+def test_the_hdp__does_not_hold_alpha_if_topics_are_separated_already(simulated, sources, tmp_path):
     options = {"family": "hdp", "topics": 5, "iterations": 2, "learn": ("alpha", "gamma", "pi")}
     warm = fit(simulated[0], tmp_path / "warm", warm=sources["hdp"], **options)
     cold = fit(simulated[0], tmp_path / "cold", init="random", **options)
@@ -132,7 +132,7 @@ def test_the_hdp__holds_nothing_where_topics_have_parted(simulated, sources, tmp
     assert fit(simulated[0], tmp_path / "held", warm=sources["hdp"], hold=5, **options).global_state.alpha == 1.0
 
 
-# Wherever it runs, and taken up again ----------------------------------------------------------------------------------
+# Executors and resuming ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -141,7 +141,7 @@ def test_the_hdp__holds_nothing_where_topics_have_parted(simulated, sources, tmp
 @pytest.mark.xdist_group("clusters")
 def test_bits_of_a_warm_start__do_not_depend_on_the_executor(simulated, sources, tmp_path, where, known, clusters):
     kind, workers = where
-    corpus = simulated[0] if known == "seen" else simulated[1]  # of which the source has not those shards
+    corpus = simulated[0] if known == "seen" else simulated[1]  # the source lacks these shards
     options = {"family": "hdp", "topics": 4, "iterations": 3, "warm": sources["lda"], "beta": 3.0}
     whole = fit(corpus, tmp_path / "serial", scheduler="serial", **options)
     scheduler = clusters(workers) if kind == "processes" else kind
@@ -152,7 +152,7 @@ def test_bits_of_a_warm_start__do_not_depend_on_the_executor(simulated, sources,
     assert bits(found, shards) == bits(whole, shards)
 
 
-def test_a_warm_start_on_disk__has_the_same_bits(simulated, sources, tmp_path):
+def test_a_warm_start_with_scratch_files__has_the_same_bits(simulated, sources, tmp_path):
     found = []
     for scratch in (None, str(tmp_path / "scratch")):
         problem = problem_of(simulated[0], "lda", {"topics": 4}, scratch=scratch)
@@ -175,7 +175,7 @@ def test_a_stopped_warm_fit__continues_to_the_same_bits_and_events(simulated, so
     with pytest.raises(KeyboardInterrupt):
         fit(simulated[0], tmp_path / "run", warm=source, sinks=[sink], **options)
     source.rename(tmp_path / "moved")
-    if not iteration:  # there is no checkpoint: it must begin again
+    if not iteration:  # without a checkpoint, the fit must start again
         with pytest.raises(AbsentError, match="the run begins from it"):
             resume(tmp_path / "run")
         with pytest.raises(MismatchError, match="it is not the model that the run begins from"):
@@ -188,7 +188,7 @@ def test_a_stopped_warm_fit__continues_to_the_same_bits_and_events(simulated, so
     assert verify(tmp_path / "run").broken == []
 
 
-def test_another_source__makes_another_fingerprint(simulated, sources, tmp_path):
+def test_another_source__changes_the_fingerprint(simulated, sources, tmp_path):
     options = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
     fit(simulated[0], tmp_path / "run", **options)
     record = json.loads((tmp_path / "run/run.json").read_text())
@@ -200,10 +200,10 @@ def test_another_source__makes_another_fingerprint(simulated, sources, tmp_path)
         resume(tmp_path / "run", iterations=3)
 
 
-# What there is to begin from -------------------------------------------------------------------------------------------
+# Sources ---------------------------------------------------------------------------------------------------------------
 
 
-def test_unseen_documents__begin_from_proportions_that_are_fitted_to_them(simulated, sources, tmp_path):
+def test_unseen_documents__start_from_folded_in_proportions(simulated, sources, tmp_path):
     split(simulated[1], tmp_path / "train", tmp_path / "held", fraction=0.3)
     options = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 1, "heldout": tmp_path / "held"}
     assert all(
@@ -216,7 +216,7 @@ def test_unseen_documents__begin_from_proportions_that_are_fitted_to_them(simula
 
 
 @pytest.mark.parametrize("schedule", ["batch", "stochastic"])
-def test_a_run_that_was_stopped__is_begun_from_its_checkpoint(simulated, tmp_path, schedule):
+def test_a_stopped_run__is_a_source_by_its_checkpoint(simulated, tmp_path, schedule):
     minibatches = {"batch_shards": 1} if schedule == "stochastic" else {}
     options = {"family": "lda", "topics": 3, "beta": 3.0, "schedule": schedule, **minibatches}
     with pytest.raises(KeyboardInterrupt):
@@ -227,7 +227,7 @@ def test_a_run_that_was_stopped__is_begun_from_its_checkpoint(simulated, tmp_pat
     assert model.record.iterations == 2
 
 
-def test_one_word_and_empty_documents__begin_too(tmp_path):
+def test_single_words_and_empty_documents__are_supported(tmp_path):
     corpus = write_corpus(tmp_path / "one", [{}, {0: 2}, {}], 1)
     for family in ("lda", "hdp"):
         fit(corpus, tmp_path / family, family=family, topics=1, iterations=1)
@@ -235,7 +235,7 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
         assert arrays_of(model.rows(0))["word_topic"].sum() == pytest.approx(2.0, rel=1e-4)
 
 
-def test_what_does_not_fit__is_refused_before_anything_runs(simulated, sources, tmp_path):
+def test_sources_that_do_not_fit__are_refused_before_anything_runs(simulated, sources, tmp_path):
     smaller = write_corpus(tmp_path / "other", [{0: 3}], 29)
     options = {"family": "lda", "topics": 3, "iterations": 2, "warm": sources["lda"]}
     for corpus, more, kind, text in (
