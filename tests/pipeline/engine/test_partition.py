@@ -43,7 +43,7 @@ def test_waiting_deltas__take_bounded_memory(words, delta):
 
 
 @given(st.integers(1, 100), st.integers(1, 9))
-def test_deltas_from_other_processes__belong_to_the_group_of_the_first_one(shards, processes):
+def test_most_from_elsewhere__counts_deltas_of_groups_that_began_in_another_process(shards, processes):
     process_of, group = [number * processes // shards for number in range(shards)], GROUP_SHARDS
     waiting = [
         sum(process_of[number // group * group] != process_of[number] == process for number in range(shards))

@@ -224,7 +224,7 @@ def test_events_that_arrive_late__are_summarised():
     assert stream.getvalue().splitlines()[-1].partition(" ")[2] == "ended after 8 iterations, 4.0 s (iterations)"
 
 
-def test_events_of_members__name_the_member(small, tmp_path):
+def test_the_status_of_a_run__has_its_documents_tokens_and_iterations(small, tmp_path):
     events = []
     fit(small[0], tmp_path / "run", iterations=3, sinks=[events.append], **OPTIONS)
     status = RunStatus()

@@ -240,7 +240,7 @@ def test_export_to_csv__has_the_proportions_of_infer(run_and_corpus, tmp_path, c
     )
 
 
-def test_export__refuses_unsupported_models(run_and_corpus, tmp_path):
+def test_export__refuses_unknown_formats(run_and_corpus, tmp_path):
     with pytest.raises(OptionError, match="word2vec"):
         export(run_and_corpus[0], tmp_path / "out", to="word2vec")
     assert not (tmp_path / "out").exists()

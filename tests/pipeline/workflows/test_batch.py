@@ -63,7 +63,7 @@ def published(job):
     return {**record, "created": "", "sha256": ""}, arrays, parts
 
 
-def test_two_days__give_two_versions_and_the_second_takes_less_than_half_the_time(job):
+def test_two_days__give_two_versions_and_the_second_takes_less_than_half_the_iterations(job):
     first = batch(job)
     assert (first.outcome, first.version, first.new_documents, first.previous_score) == ("published", 1, 40, None)
     assert batch(job).outcome == "nothing-new"
@@ -204,7 +204,7 @@ def test_a_job_killed_at_any_step__ends_with_the_same_bits(uninterrupted, tmp_pa
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["begun", "done"])
-def test_an_ingest_that_is_killed__is_repeated_once(job, done):
+def test_an_ingest_that_is_killed__adds_its_documents_once(job, done):
     def sink(event):
         if event["event"] == "step" and (event["step"], event["done"]) == ("ingest", done):
             raise Killed

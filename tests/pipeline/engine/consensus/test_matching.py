@@ -128,7 +128,7 @@ def test_work_that_is_lost_repeatedly__ends_the_combining(small, single):
     assert len(recovered) == ATTEMPTS - 1
 
 
-def test_a_model_with_itself__is_combined_in_one_round(small, single):
+def test_copies_of_a_model__are_matched_topic_by_topic(small, single):
     joined = join([str(single / "0")] * 3, Corpus(small[0]), SerialExecutor(), 1)
     assert joined.overlap == pytest.approx(1.0, abs=1e-4)
     assert {model.columns for model in joined.models} == {(0, 1, 2)}

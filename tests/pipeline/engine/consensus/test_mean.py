@@ -228,7 +228,7 @@ def test_samples__are_averaged_and_the_run_continues_from_its_last_state(small, 
     assert Run(tmp_path / "warm").record()["warm"]["url"] == str(tmp_path / "run/model")
 
 
-def test_columns_of_empty_topics__are_assigned_to_remaining_ones(ensemble, small):
+def test_columns_of_members__are_permutations(ensemble, small):
     consensus = join([url for _, url in members_of(ensemble)], Corpus(small[0]), SerialExecutor(), 1)
     for columns in all_columns(consensus):
         assert sorted(columns.tolist()) == [0, 1, 2]

@@ -169,7 +169,9 @@ def test_an_existing_folder__is_not_overwritten(lda, tmp_path):
     assert (tmp_path / "out/mine").read_text() == "mine"
 
 
-def test_two_concurrent_edits_into_one_folder__write_one_model_completely(lda, tmp_path, monkeypatch):
+def test_of_two_concurrent_edits_into_one_folder__one_is_written_and_the_other_leaves_nothing(
+    lda, tmp_path, monkeypatch
+):
     first, second = largest(lda, 2)
     plain = edit_module.write_names
 
