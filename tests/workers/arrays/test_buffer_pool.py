@@ -210,7 +210,7 @@ TestTaking.settings = settings(max_examples=20, stateful_step_count=25, deadline
 # The limit -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("nothing_idle")
+@pytest.mark.usefixtures("no_unused_bytes")
 def test_the_limit__is_the_peak_of_use_until_nothing_is_in_use(pool):
     arrays = [large(pool) for _ in range(6)]
     waiting = []
@@ -223,7 +223,7 @@ def test_the_limit__is_the_peak_of_use_until_nothing_is_in_use(pool):
     del array
 
 
-@pytest.mark.usefixtures("nothing_idle")
+@pytest.mark.usefixtures("no_unused_bytes")
 def test_the_limit__releases_the_longest_unused_pieces(pool):
     arrays = [large(pool, LARGE + n * PAGE) for n in range(5)]
     for _ in range(4):
@@ -234,7 +234,7 @@ def test_the_limit__releases_the_longest_unused_pieces(pool):
     assert unused_pieces(pool) == [LARGE + 3 * PAGE]
 
 
-@pytest.mark.usefixtures("nothing_idle")
+@pytest.mark.usefixtures("no_unused_bytes")
 def test_the_limit__decreases_if_less_is_in_use(pool):
     pool.settings = PoolSettings(idle_bytes=0, slack=0.0, peak_arrays=10)
     arrays = [large(pool) for _ in range(8)]
@@ -262,7 +262,7 @@ def test_the_limit__does_not_decrease_in_periodic_use(pool, monkeypatch):
     assert fetched == []
 
 
-@pytest.mark.usefixtures("nothing_idle")
+@pytest.mark.usefixtures("no_unused_bytes")
 def test_release__keeps_pieces_in_use(pool):
     arrays = [large(pool) for _ in range(4)]
     pool.reserve([LARGE] * 8)
@@ -303,7 +303,7 @@ def test_the_limit_when_memory_is_short__keeps_reserved_pieces(pool):
         assert len(unused_pieces(pool)) == waiting
 
 
-@pytest.mark.usefixtures("nothing_idle")
+@pytest.mark.usefixtures("no_unused_bytes")
 def test_released_pieces__are_returned_to_the_system(pool, monkeypatch):
     class Piece(mmap.mmap):
         """A piece that supports weak references."""
@@ -324,7 +324,7 @@ def test_released_pieces__are_returned_to_the_system(pool, monkeypatch):
 # Reserving -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("nothing_idle")
+@pytest.mark.usefixtures("no_unused_bytes")
 @given(st.lists(st.integers(SMALL, 3 * SMALL), min_size=1, max_size=4))
 def test_reserve__allocates_the_memory_that_arrays_of_these_sizes_then_use(sizes):
     """Pieces are whole pages, and none of them may be released during the reservation."""
