@@ -88,14 +88,11 @@ class Conformance:
     matrix: tuple[dict, ...]
     ascends: tuple[dict, ...] = ()
     labelled = segmented = separate_processes = False
-    word_prior: dict = MappingProxyType(
-        {"beta": 3.0}
-    )  # the option that gives each of the 30 words a prior count of 0.1
+    # the option that gives each of the 30 words a prior count of 0.1
+    word_prior: dict = MappingProxyType({"beta": 3.0})
     ground_truth_iterations = 80
-    lost_every = (
-        3,
-        4,
-    )  # every third wait for results fails in the fit with checkpoints, every fourth in the fit without
+    # every third wait for results fails in the fit with checkpoints, every fourth in the fit without
+    lost_every = (3, 4)
 
     @pytest.fixture
     def small(self, small, request):

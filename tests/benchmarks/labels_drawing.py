@@ -139,9 +139,8 @@ def pooled(truth, fit):
 def centred(log_weights):
     """Subtract each label's mean over the topics, because proportions do not change if a label raises all topics
     equally."""
-    return np.round(
-        log_weights - log_weights.mean(axis=1, keepdims=True), 9
-    )  # rounded so that equal values have equal ranks
+    # rounded so that equal values have equal ranks
+    return np.round(log_weights - log_weights.mean(axis=1, keepdims=True), 9)
 
 
 def agreement(truth, log_weights):

@@ -173,9 +173,8 @@ def start(options, ends, every):
     """Start the fit anew after removing what is left of an earlier attempt."""
     train, heldout = corpus_of(options), "faulty://store/corpus/heldout"
     remnants = [path for path in FaultyFileSystem.store if path.startswith("/store/run/")]
-    for (
-        path
-    ) in remnants:  # left by a driver that died before it wrote the run's record, or before it had removed the run
+    # left by a driver that died before it wrote the run's record, or before it had removed the run
+    for path in remnants:
         del FaultyFileSystem.store[path]
     FaultyFileSystem.pseudo_dirs[:] = [""]
     fit(train, RUN, heldout=heldout, checkpoint_every=every, scheduler="serial", **fit_options(options), **ends)

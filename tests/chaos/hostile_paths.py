@@ -333,9 +333,8 @@ def try_path(seed, place, *, family=None, tell=lambda words: None):
             signal.alarm(SECONDS)
             try:
                 with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), warnings.catch_warnings():
-                    warnings.simplefilter(
-                        "ignore", RuntimeWarning
-                    )  # numbers overflow in interpreted kernels, such as hash functions
+                    # numbers overflow in interpreted kernels, such as hash functions
+                    warnings.simplefilter("ignore", RuntimeWarning)
                     code = main(words)
             except SystemExit as error:
                 code = error.code

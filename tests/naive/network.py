@@ -136,9 +136,8 @@ def log_probability(state):
         a, b, tables = network.a[i], network.b[i], state.tables(i)
         total += log_rising(b, a, tables.sum()) - log_rising(b, 1.0, m.sum())
         total += sum(log_stirling(a, *counts) for counts in zip(m, tables, strict=True))
-        total += (
-            gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)
-        ).sum()  # the number of ways to choose the parents of tables
+        # the number of ways to choose the parents of tables
+        total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()
         if len(edges) > 1:
             total += log_polya(network.mixing[edges], state.s[edges].sum(axis=1))
         total += sum(state.s[e] @ above[network.edges[e][1]] for e in edges if network.edges[e][1] < network.held)

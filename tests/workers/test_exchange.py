@@ -1,4 +1,4 @@
-"""Hosts that exchange the changes of their rows, in one process: the bits are those of a fit without hosts."""
+"""Hosts that exchange the changes of their rows, in one process: the bits do not depend on the hosts."""
 
 import pickle
 from concurrent.futures import Future

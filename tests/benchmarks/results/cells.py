@@ -33,11 +33,8 @@ DRAWN_CELLS = 200  # cells that are simulated at a time
 NEAR = 0.005  # a fit has nearly converged when its score is within this many nats of the last
 TIMES = (1, 4)  # time that other libraries get, in multiples of the time of `lda`
 OTHERS = ("tomotopy", "scikit-learn", "gensim")
-SETTINGS = {
-    "alpha": 0.1,
-    "beta": 100.0,
-    "optim_interval": 10,
-}  # priors of other libraries, as for short documents in `plan`
+# priors of other libraries, as for short documents in `plan`
+SETTINGS = {"alpha": 0.1, "beta": 100.0, "optim_interval": 10}
 
 
 def drawn(cells: int, peaks: int, seed: int) -> tuple[sparse.csr_matrix, Floats]:

@@ -505,9 +505,10 @@ def test_shares__are_means_weighted_by_tokens(run):
     assert found.terms == ["party=a", "party=b"]
     np.testing.assert_allclose(found.estimate.sum(axis=1), 1.0, atol=1e-6)
     coefficients = effects(run / "run", "~ party", posteriors="fit", scheduler="serial")
+    # every text has twelve words
     np.testing.assert_allclose(
         np.abs(found.estimate[1] - found.estimate[0]), np.abs(coefficients.estimate[1]), atol=1e-9
-    )  # every text has twelve words
+    )
     sampled = shares_by(run / "run", "score", cluster="speech", scheduler="serial")
     assert sampled.terms[0] == "score=0"
     assert len(sampled.terms) == 5

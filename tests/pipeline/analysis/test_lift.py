@@ -26,11 +26,8 @@ shares = st.dictionaries(st.integers(0, 9), st.floats(0.01, 1.0), min_size=1)
 def test_general_topics__do_not_rank_first():
     overall = {0: 0.6, 1: 0.05, 2: 0.05, 3: 0.0001}
     found = by_lift([(0, 0.5), (1, 0.3), (2, 0.1), (3, 0.01)], overall, 4)
-    assert [topic.topic for topic in found] == [
-        1,
-        3,
-        2,
-    ]  # the general topic has less than its overall share, and is left out
+    # the general topic has less than its overall share, and is left out
+    assert [topic.topic for topic in found] == [1, 3, 2]
     assert (found[0].share, found[0].lift) == (0.3, pytest.approx(6.0))
     # A very rare topic does not rank first, although its share is a hundred times the overall one.
     assert found[1].lift == pytest.approx(100.0)

@@ -45,11 +45,8 @@ APART = {
         "levels",
     },
 }
-NO_KEYWORDS = {
-    "resume",
-    "sample_texts",
-    "write_sample_texts",
-}  # `fit` has the options of `resume`, and sample texts have no options
+# `fit` has the options of `resume`, and sample texts have no options
+NO_KEYWORDS = {"resume", "sample_texts", "write_sample_texts"}
 PUBLIC = [name for name in sorted({*pipeline.__all__} - NO_KEYWORDS) if inspect.isfunction(getattr(pipeline, name))]
 
 

@@ -192,9 +192,8 @@ def test_documents__follow_their_proportions_and_topics():
     lengths = found.sum(axis=1)
     assert abs(lengths.mean() - tokens) < 4 * np.sqrt(tokens / documents)
     assert abs(lengths.var() / tokens - 1.0) < 4 * np.sqrt(2 / documents)
-    assert (
-        0.5 * np.abs(found.sum(axis=0) / found.sum() - expected.sum(axis=0) / expected.sum()).sum() < 0.02
-    )  # sampling error: 0.01
+    # sampling error: 0.01
+    assert 0.5 * np.abs(found.sum(axis=0) / found.sum() - expected.sum(axis=0) / expected.sum()).sum() < 0.02
 
 
 @given(

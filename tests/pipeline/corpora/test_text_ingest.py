@@ -131,9 +131,8 @@ def csv_bytes(table, quoting, line_end, bom):
 )  # fmt: skip
 def test_rows__stay_complete_wherever_a_table_is_cut(tmp_path_factory, texts, block, quoting, line_end, bom, stray):
     path = tmp_path_factory.mktemp("cut") / "x.csv"
-    quoting = (
-        csv.QUOTE_ALL if line_end == "\r" else quoting
-    )  # otherwise the writer would not quote values with other line ends
+    # otherwise the writer would not quote values with other line ends
+    quoting = csv.QUOTE_ALL if line_end == "\r" else quoting
     data = csv_bytes(enumerate(texts), quoting, line_end, bom)
     data += f'{len(texts)},a 5" disk{line_end}'.encode() * stray  # a quote within an unquoted value
     path.write_bytes(data)

@@ -67,9 +67,8 @@ def test_fits__give_the_same_bits_on_all_executors(corpus, tmp_path, monkeypatch
         scheduler = clusters(workers)
         with distributed.Client(scheduler) as client:
             client.register_plugin(means.Known())  # for workers that join later
-    monkeypatch.setattr(
-        topic_snapshots, "MIN_SECONDS", 0.0
-    )  # top words are fetched from the workers as often as possible
+    # top words are fetched from the workers as often as possible
+    monkeypatch.setattr(topic_snapshots, "MIN_SECONDS", 0.0)
     found = fitted(corpus, tmp_path / "run", scheduler=scheduler, workers=workers)
     assert bits(found) == bits(expected)
     error = evaluate(tmp_path / "run", unseen=corpus, scheduler=scheduler, workers=workers)
@@ -228,9 +227,8 @@ def test_split__keeps_values_and_labels_with_their_ids(tmp_path, corpus):
     split(corpus, tmp_path / "train", tmp_path / "unseen", documents=True, fraction=0.4)
     whole = rows_of(corpus)
     assert {**rows_of(tmp_path / "train"), **rows_of(tmp_path / "unseen")} == whole
-    assert (
-        max(reference.record.documents for reference in Corpus(tmp_path / "train").references) == 6
-    )  # as in the whole corpus
+    # as in the whole corpus
+    assert max(reference.record.documents for reference in Corpus(tmp_path / "train").references) == 6
 
 
 def rows_of(corpus):

@@ -219,9 +219,8 @@ def test_a_fit_that_is_stopped_at_its_beginning__leaves_no_files(error, named, t
     def stop(*arguments, **options):
         raise error
 
-    monkeypatch.setattr(
-        "collapsium.pipeline.engine.fit.LoadedCorpus", stop
-    )  # the corpus is complete, and the run has not begun
+    # the corpus is complete, and the run has not begun
+    monkeypatch.setattr("collapsium.pipeline.engine.fit.LoadedCorpus", stop)
     with pytest.raises(error):
         fit(TEXTS, tmp_path / "run" if named else None, **HOW)
     assert temporary() == before

@@ -175,9 +175,8 @@ def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
                 held.append(executor._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
     finally:
         executor.close()
-    assert (
-        held[1] < held[0] + 75
-    )  # futures are released with a delay; without the cut, 15 iterations would add more than 200 tasks
+    # futures are released with a delay; without the cut, 15 iterations would add more than 200 tasks
+    assert held[1] < held[0] + 75
 
 
 @pytest.mark.long

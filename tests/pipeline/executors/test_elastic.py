@@ -63,9 +63,8 @@ def cluster():
         wait_until(lambda: not hosts_here())
 
 
-@pytest.mark.parametrize(
-    "kind", mark_rest_long(["client", "cluster", "file"], retained=(0, 1))
-)  # commands accept files too
+# commands accept files too
+@pytest.mark.parametrize("kind", mark_rest_long(["client", "cluster", "file"], retained=(0, 1)))
 def test_fit__accepts_a_client_a_cluster_or_a_scheduler_file_and_leaves_it_open(
     kind, small, tmp_path, cluster, expected
 ):

@@ -181,9 +181,8 @@ def test_submit__accepts_futures_in_nested_lists_like_the_serial_executor(opened
     expected = serial.collect([serial.submit(list, [[[serial.submit(int, 3)], 4], 5])])
     inner = executor.submit(lambda: gate.wait(PATIENCE) and 3)
     outer = executor.submit(list, [[[inner], 4], 5])
-    in_time(
-        executor.collect, [executor.submit(int, 0)]
-    )  # all tasks that do not depend on the inner result have run by now
+    # all tasks that do not depend on the inner result have run by now
+    in_time(executor.collect, [executor.submit(int, 0)])
     assert not outer.done
     gate.set()
     assert in_time(executor.collect, [outer]) == expected == [[[[3], 4], 5]]

@@ -197,9 +197,8 @@ def test_the_live_view__leaves_the_terminal_clean(monkeypatch, width, colours):
     assert max(map(len, frame)) <= int(width)  # texts that do not fit are truncated
     assert "driver" in text
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is visible again
-    assert (
-        bool(re.search(r"\x1b\[(?:38;5|9\d)", text)) == colours
-    )  # rich caches the codes of the first terminal that it drew on
+    # rich caches the codes of the first terminal that it drew on
+    assert bool(re.search(r"\x1b\[(?:38;5|9\d)", text)) == colours
 
 
 def test_vectors__have_values_and_columns():

@@ -146,10 +146,8 @@ def test_the_next_version__starts_from_the_end_of_the_one_before(days):
         assert record["warm"] == 1
     elif kind == "samples":
         assert Run(run).record()["warm"]["url"].endswith("cycles/0001/run/model")
-        assert [Model(url).record.iterations for _, url in leaves(run)] == [
-            1,
-            3,
-        ]  # 2.4 iterations are too few for two samples
+        # 2.4 iterations are too few for two samples
+        assert [Model(url).record.iterations for _, url in leaves(run)] == [1, 3]
     else:
         assert "warm" not in Run(run).record()
 

@@ -26,6 +26,5 @@ def test_streams_with_another_address__have_other_numbers(first, second):
 def test_streams__are_uniform_across_neighbouring_addresses():
     first = np.array([Stream(0, "start", 0, place).generator().random() for place in range(2000)])
     counts, _ = np.histogram(first, bins=10, range=(0, 1))
-    assert (
-        (counts - 200) ** 2 / 200
-    ).sum() < 30  # chi-squared with 9 degrees of freedom exceeds 30 with a probability below 1/2000
+    # chi-squared with 9 degrees of freedom exceeds 30 with a probability below 1/2000
+    assert ((counts - 200) ** 2 / 200).sum() < 30

@@ -216,10 +216,8 @@ def test_kernels__have_the_same_machine_code_after_other_code_was_compiled(tmp_p
     done = subprocess.run([sys.executable, "-c", OTHERS], env=env, capture_output=True, text=True, check=True)
     table = np.empty(435)
     stirling.fill_ratios(0.3, 1, 30, table)
-    assert done.stdout.split() == [
-        "1",
-        float(table.sum()).hex(),
-    ]  # one cache hit, because a child process compiled the kernel
+    # one cache hit, because a child process compiled the kernel
+    assert done.stdout.split() == ["1", float(table.sum()).hex()]
 
 
 @pytest.mark.skipif(module.INTERPRETED, reason="the compiler is off")

@@ -86,9 +86,8 @@ def test_appended_vectors__are_read_as_if_all_had_been_ingested_at_once(tmp_path
     assert appended.vocabulary == expected.vocabulary.model_copy(update={"file": appended.vocabulary.file})
     assert verify(corpus).broken == []
     read = [zarr.open_array(str(corpus / array.file), mode="r")[...] for array in appended.vectors.arrays]
-    np.testing.assert_array_equal(
-        np.concatenate(read), values
-    )  # each addition is an array that other programs can read
+    # each addition is an array that other programs can read
+    np.testing.assert_array_equal(np.concatenate(read), values)
     shutil.rmtree(place)
 
 

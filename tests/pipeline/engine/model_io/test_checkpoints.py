@@ -275,9 +275,8 @@ def test_options_that_would_change_the_model__are_refused_by_name(stopped_copy, 
     with pytest.raises(OptionError) as raised:
         resume(run, **options)
     assert text in str(raised.value)
-    resume(
-        run, seed=0, topics=4, iterations=3, score_every=2
-    )  # the same options, and options that only determine the end
+    # the same options, and options that only determine the end
+    resume(run, seed=0, topics=4, iterations=3, score_every=2)
 
 
 def test_a_moved_corpus__is_accepted_if_it_is_the_same(small, tmp_path, whole):
@@ -423,9 +422,8 @@ def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
             found = bits(resume(run, scheduler="serial", sinks=[notices.append]), 2)
             assert found == expected, name
             texts = [event["text"] for event in notices if event["event"] == "notice"]
-            unread = (
-                name.name in ("journal.jsonl", "events.jsonl") or "00000002" in name.parts
-            )  # returned to the older checkpoint
+            # returned to the older checkpoint
+            unread = name.name in ("journal.jsonl", "events.jsonl") or "00000002" in name.parts
             assert unread or any(name.name in text for text in texts), name
             outcomes["went on"] += 1
         except CollapsiumError as error:

@@ -35,14 +35,8 @@ FAMILIES = {
 }
 OPTIONAL = ("count_bits",)  # missing in runs of 0.1; a fit compares its rows with it
 SIZES_OF_THEIR_OWN = ("label_table",)  # no other array has this size, so any is valid as long as the contents are
-WRONG = (
-    "missing",
-    "empty",
-    "halved",
-    "doubled",
-    "flat",
-    "other type",
-)  # any such array contradicts the family's declarations
+# any such array contradicts the family's declarations
+WRONG = ("missing", "empty", "halved", "doubled", "flat", "other type")
 
 
 @pytest.fixture(scope="module")

@@ -458,9 +458,8 @@ def test_a_fit_with_little_memory__keeps_local_states_on_disk_and_removes_them(s
     assert short.on_disk
     assert short.needed < whole.needed
     models, seen = [], []
-    (tmp_path / "scratch of little" / ".collapsium-scratch.0123abcd.part").mkdir(
-        parents=True
-    )  # left by a driver that was killed
+    # left by a driver that was killed
+    (tmp_path / "scratch of little" / ".collapsium-scratch.0123abcd.part").mkdir(parents=True)
     for name, memory in (("plenty", "1GB"), ("little", int(whole.needed) - 1)):
         scratch = tmp_path / f"scratch of {name}"
 

@@ -157,9 +157,8 @@ def test_lda__every_expectation_agrees_with_enumeration(name, topics, sweeps):
     bound = lda.objective(global_state, folded.sums)["objective"]
     true_bound = expected["log_joint"] + entropy(shard, q)
     assert abs(bound - true_bound) < 0.08
-    assert (
-        true_bound < evidence + 1e-9
-    )  # By Jensen's inequality, the bound that the kernels approximate is below the evidence.
+    # By Jensen's inequality, the bound that the kernels approximate is below the evidence.
+    assert true_bound < evidence + 1e-9
 
 
 ALL = ("alpha", "gamma", "pi", "beta", "tau")

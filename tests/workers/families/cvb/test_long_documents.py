@@ -142,9 +142,8 @@ def of_release_0_1(arrays):
     counts = before.pop("document_counts").astype(np.float64)
     tokens = np.bincount(owner, counts, lists.size - 1) + before["document_rest"]
     drift = np.where(tokens[owner] > 512, 1e-6 * tokens[owner], 0.0)
-    for document in np.flatnonzero(
-        tokens > 512
-    ):  # one topic has lost all its tokens, and its count is a rounding error
+    # one topic has lost all its tokens, and its count is a rounding error
+    for document in np.flatnonzero(tokens > 512):
         left = lists[document] + counts[lists[document] : lists[document + 1]].argmin()
         counts[left], drift[left] = 0.0, -drift[left]
     if "start_counts" in before:

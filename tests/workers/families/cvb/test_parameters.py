@@ -90,9 +90,8 @@ def test_expected__returns_the_counts_including_their_background(drawn):
     assert (found.dtype, found.shape) == (np.float32, rows.word_active.shape)
     np.testing.assert_allclose(found.sum(axis=1), rows.word_active.sum(axis=1) + rows.word_rest, rtol=1e-5)
     assert (found >= rows.word_active).all()
-    np.testing.assert_array_equal(
-        found, SweptRows(shard_of(rows), rows, parameters).topics.rows
-    )  # sweeps read the same values
+    # sweeps read the same values
+    np.testing.assert_array_equal(found, SweptRows(shard_of(rows), rows, parameters).topics.rows)
 
 
 @given(blocks(), st.booleans())

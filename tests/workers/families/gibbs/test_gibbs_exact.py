@@ -260,12 +260,10 @@ def test_geweke__alternating_conditional_draws_leave_the_joint_distribution_unch
         shard, chain.z = drawn_words(tokens_of(shard)[0], chain.z, options["beta"], noise)
         turns.append(statistics(shard, chain.z, hyperparameters(chain.global_state)))
     straight, turns = np.array(straight), np.array(turns)[200:]
-    batches = (
-        turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)
-    )  # batches are nearly independent
+    # batches are nearly independent
+    batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
     assert (np.abs(score) < 3.5).all(), score
-    assert (
-        error < 0.05 * np.abs(straight.mean(axis=0))
-    ).all()  # an error of a fifth of a statistic would be significant
+    # an error of a fifth of a statistic would be significant
+    assert (error < 0.05 * np.abs(straight.mean(axis=0))).all()

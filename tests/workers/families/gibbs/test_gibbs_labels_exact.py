@@ -17,9 +17,8 @@ from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, p_va
 
 ROWS = [{0: 1, 1: 1}, {0: 2}, {2: 1}]
 NAMES = (("kind", "a"), ("kind", "b"))
-LABELS = Labels(
-    NAMES, np.array([0, 1, 3, 3]), np.array([1, 0, 1], dtype=np.int32)
-)  # the first document has label b, the second a and b, the third none
+# the first document has label b, the second a and b, the third none
+LABELS = Labels(NAMES, np.array([0, 1, 3, 3]), np.array([1, 0, 1], dtype=np.int32))
 ALPHA, ETA = 0.4, 0.6
 
 
@@ -84,9 +83,8 @@ def test_topics_of_labels__are_sampled_from_the_posterior(family, options, allow
         np.testing.assert_allclose(objective, posterior[z], rtol=1e-9)
         samples.append(z)
     assert p_value(samples[::2], posterior) > 0.01
-    assert (
-        p_value(samples[::2], {z: 0.5 * value for z, value in posterior.items()}) < 1e-6
-    )  # the test must reject a tempered posterior
+    # the test must reject a tempered posterior
+    assert p_value(samples[::2], {z: 0.5 * value for z, value in posterior.items()}) < 1e-6
 
 
 def test_author_topic__samples_from_the_posterior():

@@ -286,9 +286,8 @@ def best_paths_naive(model, values):
     for place, end in enumerate(full):
         path = tree.path(end)
         matrix = loadings[:, path]
-        loose = np.eye(tree.depth) + tau * words * np.diag(
-            global_state.loadings.spread[path]
-        )  # how s changes the precision of x
+        # how s changes the precision of x
+        loose = np.eye(tree.depth) + tau * words * np.diag(global_state.loadings.spread[path])
         cover = np.eye(words) / tau + matrix @ np.linalg.inv(loose) @ matrix.T
         scores[:, place] = stats.multivariate_normal(loadings[:, -1], cover).logpdf(values)
         scores[:, place] += global_state.fitted.end_log[end] - 0.5 * np.linalg.slogdet(loose)[1]

@@ -42,9 +42,8 @@ def test_probes__converge_to_the_direction_of_the_largest_residual(tmp_path, see
 def test_other_side__separates_two_lines_and_two_clusters(tmp_path):
     generator = np.random.default_rng(5)
     factor, line = generator.normal(size=400), generator.integers(0, 2, 400) * 2 - 1
-    is_other = other_side(
-        factor, factor * line, lines=True
-    )  # for two lines, the residual is as large as the factor along the bisector
+    # for two lines, the residual is as large as the factor along the bisector
+    is_other = other_side(factor, factor * line, lines=True)
     np.testing.assert_array_equal(is_other, line < 0)
     cluster = 3.0 * line + 0.1 * generator.normal(size=400)
     np.testing.assert_array_equal(other_side(factor, cluster, lines=False), line < 0)

@@ -50,9 +50,8 @@ def test_accepted_splits__increase_the_bound(simulated, form):
     assert figures[-1]["objective"] > without[-1]["objective"] + 10.0
     assert max(record["nodes"] for record in figures) <= 13
     for before, after in pairwise(figures):
-        went = (
-            after["pruned"] + after["merged"] and not after["grown"]
-        )  # a split includes a merge that makes room for it
+        # a split includes a merge that makes room for it
+        went = after["pruned"] + after["merged"] and not after["grown"]
         assert went or after["objective"] >= before["objective"] - 1e-7 * abs(before["objective"])
 
 

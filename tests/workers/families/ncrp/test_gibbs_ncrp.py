@@ -16,7 +16,7 @@ class TestGibbsNCRP(Conformance):
         {"depth": 4, "eta": [1.0, 0.5, 0.3, 0.2], "learn": ("eta", "alpha", "gamma")},
     )
 
-    losing = (4, 5)  # the initialisation takes two rounds
+    lost_every = (4, 5)  # the initialisation takes two rounds
 
     def sized(self, topics):
         return {}

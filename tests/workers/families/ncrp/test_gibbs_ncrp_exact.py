@@ -132,9 +132,8 @@ def test_ncrp__samples_from_the_posterior(rows, depth):
         if number >= 20 and number % 3 == 0:
             samples.append(chain.state)
     assert p_value(samples, posterior(shard, depth, alpha, eta, gamma)) > 0.01
-    assert (
-        p_value(samples, posterior(shard, depth, alpha, eta, 3.0 * gamma)) < 1e-3
-    )  # the test must reject other parameters
+    # the test must reject other parameters
+    assert p_value(samples, posterior(shard, depth, alpha, eta, 3.0 * gamma)) < 1e-3
     assert p_value(samples, posterior(shard, depth, alpha, np.array(eta) * 3.0, gamma)) < 1e-3
 
 
@@ -209,9 +208,8 @@ def test_geweke__alternating_conditional_draws_leave_the_joint_distribution_unch
         chain.exchange(shard)
         turns.append(statistics(shard, local.document_path, z, chain.global_state.to_arrays()))
     straight, turns = np.array(straight), np.array(turns)[200:]
-    batches = (
-        turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)
-    )  # batches are nearly independent
+    # batches are nearly independent
+    batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
     assert (np.abs(score) < 3.5).all(), score

@@ -40,7 +40,7 @@ class TestNCRP(Conformance):
         },
     )
 
-    losing = (5, 6)  # the initialisation takes three rounds
+    lost_every = (5, 6)  # the initialisation takes three rounds
 
     def sized(self, topics):
         return {"leaves": topics}
@@ -74,9 +74,8 @@ class TestNCRP(Conformance):
                 local = state.swept[place].value.local
                 np.testing.assert_allclose(local.document_level.sum(axis=1), shard.lengths, rtol=1e-6)
                 listed = np.add.reduceat(local.ends.document_masses, local.ends.document_lists[:-1])
-                assert (
-                    listed > 0.5
-                ).all()  # almost equally probable ends may be truncated to 16 before sticks are fitted
+                # almost equally probable ends may be truncated to 16 before sticks are fitted
+                assert (listed > 0.5).all()
                 assert (listed < 1.0 + 1e-6).all()
                 assert (tree.levels[local.ends.document_ends] >= 0).all()
                 ends += listed.sum()

@@ -24,9 +24,8 @@ from collapsium.workers.kernels.trees.paths import (
 from tests.conftest import simulated_rows
 from tests.strategies import documents_of, trees
 
-GAMMAS = st.sampled_from(
-    [0.05, 0.3, 0.7, 1.0]
-)  # each further sibling outside the tree has exp(-1 / gamma) times the share of the preceding one
+# each further sibling outside the tree has exp(-1 / gamma) times the share of the preceding one
+GAMMAS = st.sampled_from([0.05, 0.3, 0.7, 1.0])
 PATHS = 26  # siblings per level at which sums over paths outside the tree are truncated; the rest has a share of 1e-11
 
 

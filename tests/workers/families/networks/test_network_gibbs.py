@@ -124,9 +124,8 @@ def test_sweeps__sample_from_the_posterior(name, discount, moving):
         if number >= 20 and number % 9 == 0:  # thinned samples are nearly independent
             samples.append((tuple(chain.z().tolist()), chain.tables().tobytes()))
     assert p_value(samples, expected) > 0.01
-    assert (
-        p_value(samples, {state: 0.5 * value for state, value in expected.items()}) < 1e-4
-    )  # the test must reject other parameters
+    # the test must reject other parameters
+    assert p_value(samples, {state: 0.5 * value for state, value in expected.items()}) < 1e-4
 
 
 def test_room_for_tables__doubles_for_documents_of_many_segments(monkeypatch):
@@ -304,9 +303,8 @@ def test_geweke__alternating_conditional_draws_leave_the_joint_distribution_unch
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
     assert (np.abs(score) < 3.5).all(), score
-    assert (
-        error < 0.1 * straight.std(axis=0)
-    ).all()  # an error of a third of a standard deviation would be significant
+    # an error of a third of a standard deviation would be significant
+    assert (error < 0.1 * straight.std(axis=0)).all()
 
 
 @pytest.mark.parametrize("b", [0.5, 20.0])

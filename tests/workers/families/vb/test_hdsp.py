@@ -204,7 +204,7 @@ def test_objective__never_decreases(fitted):
 
 @given(fits())
 def test_gradient_of_the_sticks__agrees_with_finite_differences(fitted):
-    """The gradient is taken with q(pi) and xi optimal for each g_k."""
+    """q(pi) and xi at their best for each g_k."""
     fitted.sweep()
     global_state, local = fitted.before, fitted.locals[0]
     labels = labels_of(local, global_state)
@@ -229,9 +229,8 @@ def test_gradient_of_the_sticks__agrees_with_finite_differences(fitted):
         step = np.zeros(prior.size)
         step[topic] = 1e-3 * prior[topic]
         once, twice = ((value(prior + n * step) - value(prior - n * step)) / (2 * n * step[topic]) for n in (1, 2))
-        slope = (
-            4 * once - twice
-        ) / 3  # the difference quotient is exact up to the fourth power of the step, and to rounding
+        # the difference quotient is exact up to the fourth power of the step, and to rounding
+        slope = (4 * once - twice) / 3
         rounding = 8 * np.finfo(float).eps * abs(value(prior)) / step[topic]
         assert found[topic] == pytest.approx(slope, rel=1e-6, abs=1e-6 * scale[topic] + rounding)
 

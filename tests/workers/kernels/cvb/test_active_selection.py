@@ -198,9 +198,8 @@ def test_carry__equals_the_naive_version_and_conserves_tokens(state, extra, seed
 
 @given(listed_shards(), st.sampled_from([0.0, 64.0]))
 def test_carry_to_the_same_active_topics__changes_nothing(state, pseudo):
-    start = np.full(
-        state.topic.size if pseudo else 0, pseudo, np.float32
-    )  # a topic without tokens, which is active because of the prior
+    # a topic without tokens, which is active because of the prior
+    start = np.full(state.topic.size if pseudo else 0, pseudo, np.float32)
     share, count, rest = np.full_like(state.share, 999), *(np.full_like(array, np.nan) for array in state.counts)
     rows, stays = state.rows(0.0), np.full_like(start, np.nan)
     running, after = running_counts(rows), ActiveState(state.starts, share, count, rest, stays)

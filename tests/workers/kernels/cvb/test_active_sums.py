@@ -75,9 +75,8 @@ def test_active_moments__equal_the_naive_version(state, sign):
 def test_active_probability__equals_the_naive_version(state, extra, beyond):
     rows, documents = state.rows(extra), state.shard.documents
     words = state.shape[0]
-    offsets = (
-        np.arange(documents + 1, dtype=np.int64) * words
-    )  # all words are held out, also of documents without training tokens
+    # all words are held out, also of documents without training tokens
+    offsets = np.arange(documents + 1, dtype=np.int64) * words
     position = np.tile(np.arange(words, dtype=np.int32), documents)
     given_ = offsets, position, rows["row_topic"], rows["b"], rows["a"], rows["totals"], np.array([beyond, 20.0])
     found = np.full(position.size, np.nan)
