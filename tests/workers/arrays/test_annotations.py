@@ -151,7 +151,7 @@ class AmbiguousType(State):
 
 
 def test_a_type_of_several_kinds_of_numbers__needs_explicit_types():
-    with pytest.raises(TypeError, match="expected number types of Vague.values"):
+    with pytest.raises(TypeError, match="expected number types of AmbiguousType.values"):
         AmbiguousType.declared_arrays()
 
 
@@ -161,7 +161,7 @@ class NotAnnotated(State):
 
 
 def test_an_array_without_annotation__is_an_error_of_its_author():
-    with pytest.raises(TypeError, match="expected an annotation of Bare.values"):
+    with pytest.raises(TypeError, match="expected an annotation of NotAnnotated.values"):
         NotAnnotated.declared_arrays()
 
 

@@ -58,7 +58,7 @@ def documents_of(generator, words, lengths):
 
 
 @given(st.integers(0, 2**31), st.integers(1, 21))
-def test_fold_in__converges_to_a_fixed_point_of_the_plain_update(seed, topics):
+def test_fold_in__ends_where_a_plain_sweep_moves_no_count(seed, topics):
     generator = np.random.default_rng(seed)
     phi, prior = topics_of(generator, 40, topics)
     pairs, found = documents_of(generator, 40, [3, 30]), np.empty((2, topics))

@@ -38,7 +38,7 @@ class Documents:
     def initial_weights(self, scaling, seed):
         """Return weights near the prior."""
         generator, shape = np.random.default_rng(seed), (len(self.table), self.prior.size)
-        weights = scaling.begin(np.zeros(shape))
+        weights = scaling.initial_weights(np.zeros(shape))
         if isinstance(scaling, LogLinear):
             return scaling.rates(replace(weights, label_topic=weights.label_topic + generator.normal(size=shape)))
         rate = weights.weight_rate * np.exp(generator.normal(size=shape))
