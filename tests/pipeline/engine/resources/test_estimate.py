@@ -97,7 +97,7 @@ def sizes(found):
 
 @given(SHARDS, PLACES, OPTIONS, st.integers(1, 5000), st.integers(1, 5000), st.sampled_from(["lda", "hdp"]))
 def test_plan__grows_with_topics(pairs, where, options, first, second, family):
-    """This holds up to 128 topics, all of which may be active, and above, where the active topics are limited."""
+    """Up to 128 topics, of which documents may list all, and above, where they list fewer."""
     low, high = sorted((first, second))
     assume((low <= 128) == (high <= 128))
     corpus = corpus_of(pairs)
