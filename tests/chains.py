@@ -1,4 +1,5 @@
-"""Vectors of leaves that share some directions, and chains fitted to them one leaf at a time, turned at random."""
+"""Vectors of leaves that share some directions, and chains of nodes fitted to each leaf, with randomly rotated
+factors."""
 
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ PRIOR = Prior(1000.0, 0.001, 0.001)
 
 @dataclass
 class Chained:
-    """A tree of chains under an unused root, with the sums of a sweep and the best q given these."""
+    """A tree of chains under an unused root, with the sums of a sweep and the optimal q given these."""
 
     tree: Tree
     sums: Sums
@@ -23,7 +24,7 @@ class Chained:
 
 
 def tree_of(columns, leaves, depth):
-    """Chains of `depth` nodes each under a root."""
+    """Return chains of `depth` nodes each under a root."""
     parents = np.full(columns, FREE, dtype=np.int64)
     parents[0] = ROOT
     inner = np.arange(1, 1 + leaves * depth)
@@ -32,7 +33,7 @@ def tree_of(columns, leaves, depth):
 
 
 def chained(seed, directions, words=30, noise=0.3, chain_vectors=200):
-    """Chains of leaves with given directions; of each leaf an array of shape (depth, words)."""
+    """Return the chains of leaves with given directions, an array of shape (depth, words) per leaf."""
     generator = np.random.default_rng(seed)
     depth, leaves = len(directions[0]), len(directions)
     tree = tree_of(1 + leaves * depth + 2, leaves, depth)
@@ -61,5 +62,5 @@ def chained(seed, directions, words=30, noise=0.3, chain_vectors=200):
 
 
 def spanned(loadings, nodes):
-    """An orthonormal basis of what some columns span."""
+    """Return an orthonormal basis of the span of some columns."""
     return np.linalg.qr(loadings[:, nodes])[0]

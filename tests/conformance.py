@@ -1,7 +1,8 @@
-"""The conformance suite of families: subclass `Conformance`, name the family and the options to try.
+"""The conformance suite that every family of models must pass.
 
-Each test is repeated with all options of the matrix (`pytest_generate_tests` in conftest.py), and the first options, on
-which all families' ways of running tasks are tried, on every executor.
+To test a family, subclass `Conformance` and set `family` and the `matrix` of options. `pytest_generate_tests` in
+conftest.py repeats each test with the options of the matrix, and runs the tests of executors with the first of these
+options on every executor.
 
 The corpus has empty documents, a word that never occurs, and more shards than workers.
 """
@@ -28,7 +29,7 @@ from collapsium.storage.runs.summary import read_summary
 from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
-from tests.conftest import dealt, planted, planted_labels, write_corpus
+from tests.conftest import cut_into_segments, simulated, simulated_labels, write_corpus
 from tests.counting import (
     background_counts,
     document_counts,
@@ -38,18 +39,30 @@ from tests.counting import (
     weighs_words,
     word_counts,
 )
-from tests.fits import TIMES, Losing, Pickling, arrays_of, bits, problem_of, resumed, scores_of, state_bits, states
+from tests.fits import (
+    TIMES,
+    LosingExecutor,
+    PicklingExecutor,
+    arrays_of,
+    bits,
+    problem_of,
+    resumed,
+    scores_of,
+    state_bits,
+    states,
+)
 from tests.strategies import documents_of
 
 EFFECT_ITERATIONS = 22  # Two more than `even_sweeps` of vb-lda
-# Values of options whose type does not name others; a corpus of tests has one field of labels, which is the default
-OTHER_VALUES = {"labels": (), "weights": ("idf",), "learn": ((), ("alpha",), ("beta",), ("gamma",))}
+# Alternatives for options whose type does not list them. `labels` has none, because the test corpora have one field of
+# labels only, which is the default.
+ALTERNATIVE_VALUES = {"labels": (), "weights": ("idf",), "learn": ((), ("alpha",), ("beta",), ("gamma",))}
 
 
-def other_values(name, field, value):
-    """Return values of an option that differ from its own."""
-    if name in OTHER_VALUES:
-        return [candidate for candidate in OTHER_VALUES[name] if candidate != value]
+def alternative_values(name, field, value):
+    """Return valid values of an option that differ from the given value."""
+    if name in ALTERNATIVE_VALUES:
+        return [candidate for candidate in ALTERNATIVE_VALUES[name] if candidate != value]
     kind = field.annotation
     choices = [choice for part in (kind, *get_args(kind)) if get_origin(part) is Literal for choice in get_args(part)]
     if choices or bool in (kind, *get_args(kind)):
@@ -62,21 +75,24 @@ def other_values(name, field, value):
 
 
 class Conformance:
-    """The suite.
+    """The conformance suite, with the settings that a family's subclass overrides.
 
-    `family` is the family's name, `matrix` the options that each test is repeated with; `ascends` the ones under
-    which the objective never falls in theory. With `labelled`, all corpora have labels, and are the same otherwise;
-    `ground_truth_labels` returns the labels of documents with known topics. With `segmented`, they have segments too.
-    With `separate_processes`, `make test` runs the family in worker processes too, on behalf of families like it.
+    `family` is the family's name, and `matrix` lists the options that each test is repeated with. `ascends` lists those
+    under which the objective is a bound that never decreases in theory. With `labelled`, the corpora also have labels,
+    which `ground_truth_labels` returns for documents with known proportions; with `segmented`, they have labels and
+    segments. With `separate_processes`, `make test` also runs the family in worker processes; one family does so for
+    each group of similar families.
     """
 
     family: str
     matrix: tuple[dict, ...]
     ascends: tuple[dict, ...] = ()
     labelled = segmented = separate_processes = False
-    word_prior: dict = MappingProxyType({"beta": 3.0})  # the option that gives each of 30 words a prior of 0.1
+    # the option that gives each of the 30 words a prior count of 0.1
+    word_prior: dict = MappingProxyType({"beta": 3.0})
     ground_truth_iterations = 80
-    losing = (3, 4)  # every third wait for work fails, with checkpoints, or every fourth, without
+    # every third wait for results fails in the fit with checkpoints, every fourth in the fit without
+    lost_every = (3, 4)
 
     @pytest.fixture
     def small(self, small, request):
@@ -86,29 +102,32 @@ class Conformance:
         return request.getfixturevalue("labelled_small") if self.labelled else small
 
     def ground_truth_labels(self, theta):
-        """Labels for documents with these proportions: lists of (field, value)."""
-        return planted_labels(theta)
+        """Return a list of labels (field, value) for each document, given the documents' topic proportions."""
+        return simulated_labels(theta)
 
     def corpus(self, path, rows, vocabulary, shard_tokens=None, theta=None):
-        """Write a corpus whose documents have the given proportions, or all the same topic."""
+        """Write a corpus with the labels and segments that the family needs.
+
+        Labels follow from the proportions `theta`; without them, all documents are assumed to have the same topic.
+        """
         theta = np.ones((len(rows), 1)) if theta is None else theta
         labels = self.ground_truth_labels(theta) if self.labelled else None
-        rows = dealt(rows, 1) if self.segmented else rows
+        rows = cut_into_segments(rows, 1) if self.segmented else rows
         return write_corpus(path, rows, vocabulary, shard_tokens, labels=labels, segmented=self.segmented)
 
     def sized(self, topics):
-        """The option for this number of topics, or of initial topics."""
+        """Return the option that sets the number of topics, or of initial topics, to `topics`."""
         return {"topics": topics}
 
     def topic_tokens(self, global_state):
-        """The tokens that the global state counts of each topic."""
+        """Return the number of tokens of each topic according to the global state."""
         return topic_tokens(global_state)
 
     def require_summary(self, model, topic_list, table):
-        """The summary's examples are the non-empty documents with the largest proportions."""
+        """Require that each topic's examples in the summary are the non-empty documents with its largest proportions."""
         summary = read_summary(model.folder, model.record)
         assert {topic.id for topic in topic_list} <= {topic.id for topic in summary.topics}
-        assert summary.documents == 60 - 4  # of the small corpus, four are empty
+        assert summary.documents == 60 - 4  # four documents of the small corpus are empty
         empty = {str(number + 1) for number in range(60) if number % 17 == 5}
         columns = (table.column(name).to_pylist() for name in ("id", "topics", "proportions"))
         rows = {key: dict(zip(ids, shares, strict=True)) for key, ids, shares in zip(*columns, strict=True)}
@@ -120,7 +139,7 @@ class Conformance:
             assert all(math.isclose(rows[key][topic.id], share, abs_tol=1e-6) for key, share in examples)
 
     def require_order(self, topic_list, model):
-        """Topics are listed by decreasing share, and nodes of a tree depth-first."""
+        """Require that topics are listed by decreasing share, and nodes of a tree depth-first."""
         if topic_list[0].level is None:
             assert [topic.share for topic in topic_list] == sorted((topic.share for topic in topic_list), reverse=True)
         for before, node in pairwise(topic_list if topic_list[0].level is not None else []):
@@ -132,23 +151,23 @@ class Conformance:
         tokens = Corpus(small[0]).manifest.tokens
         for state, _ in history[::3]:
             rows = state.blocks[0].value.rows
-            held, background = word_counts(rows), background_counts(rows)
-            total, rest = np.zeros(held.shape), np.zeros(len(held))
+            word_topic, background = word_counts(rows), background_counts(rows)
+            total, rest = np.zeros(word_topic.shape), np.zeros(len(word_topic))
             for shard, swept in zip((shard.value for shard in problem.shards), state.swept, strict=True):
                 local = swept.value.local
                 by_word, outside, documents = recount(shard, local, pair_weights(problem.config, rows, shard))
                 total[np.ix_(shard.words, np.arange(by_word.shape[1]))] += by_word
                 rest[shard.words] += outside
-                counted = document_counts(local, held.shape[1])[:, : documents.shape[1]]
+                counted = document_counts(local, word_topic.shape[1])[:, : documents.shape[1]]
                 np.testing.assert_allclose(counted, documents, rtol=1e-5, atol=1e-5)
-            # Counts of tokens are exact in single precision, and sums of their weights are rounded.
+            # Token counts are exact in single precision, whereas sums of token weights are rounded.
             rounding = 1e-4 if weighs_words(rows) else 1e-9
-            np.testing.assert_allclose(held, total, rtol=1e-5, atol=rounding)
+            np.testing.assert_allclose(word_topic, total, rtol=1e-5, atol=rounding)
             counted = self.topic_tokens(state.global_state)
             if background is None:
                 np.testing.assert_allclose(rest, 0.0, atol=1e-4)
                 np.testing.assert_allclose(counted[: total.shape[1]], total.sum(axis=0), rtol=1e-5)
-                np.testing.assert_array_equal(counted[total.shape[1] :], 0.0)  # room for topics to come
+                np.testing.assert_array_equal(counted[total.shape[1] :], 0.0)  # columns reserved for new topics
             else:
                 np.testing.assert_allclose(background, rest, rtol=1e-6, atol=rounding)
             assert math.isclose(counted.sum(), tokens, rel_tol=1e-6)
@@ -174,13 +193,13 @@ class Conformance:
         assert len(scores) == (2 if "schedule" in options else 4)  # after each pass, or after each iteration
 
     def test_bits__are_the_same_when_tasks_and_their_results_are_pickled(self, small, options, references):
-        """As on the way to worker processes and back."""
-        problem = problem_of(small[0], self.family, options, executor=Pickling())
+        """Tasks and results are pickled on their way to worker processes and back, which must not change the results."""
+        problem = problem_of(small[0], self.family, options, executor=PicklingExecutor())
         *_, (state, _) = Fit(problem, Limits(iterations=4))
         assert state_bits(state) == state_bits(references.states(self.family, options, small)[1][4][0])
 
     def test_bits__do_not_depend_on_where_local_states_are_stored(self, small, options, tmp_path, monkeypatch):
-        """Some or all local states in scratch files, read a few responsibilities at a time, give the bits of states in memory."""
+        """A fit gives the same bits with no, some or all local states in scratch files, which are read in small chunks."""
         monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
         final_bits = []
         for spilled in (0, 1, 2):
@@ -201,7 +220,7 @@ class Conformance:
             assert progress.iteration == state.iteration
 
     def test_returning_to_any_checkpoint__gives_the_same_bits(self, small, options, tmp_path, references):
-        """A run that lost its work continues from a checkpoint to the same bits."""
+        """A fit that returns to its last checkpoint after losing work ends with the bits of an uninterrupted fit."""
         problem = problem_of(small[0], self.family, options)
         limits = Limits(iterations=5)
         uninterrupted, _ = references.states(self.family, options, small)[1][5]
@@ -217,8 +236,10 @@ class Conformance:
         problem = problem_of(small[0], self.family, options)
         uninterrupted, _ = references.states(self.family, options, small)[1][6]
         checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=1)
-        for every, used in zip(self.losing, (checkpointer, Checkpointer()), strict=True):
-            history = list(Fit(replace(problem, executor=Losing(problem.executor, every)), Limits(iterations=6), used))
+        for every, used in zip(self.lost_every, (checkpointer, Checkpointer()), strict=True):
+            history = list(
+                Fit(replace(problem, executor=LosingExecutor(problem.executor, every)), Limits(iterations=6), used)
+            )
             assert state_bits(history[-1][0]) == state_bits(uninterrupted)
             assert any(progress.lost for _, progress in history)
 
@@ -245,7 +266,7 @@ class Conformance:
         assert events[0] == events[1]
         assert verify(tmp_path / "run").broken == []
 
-    def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options, references):
+    def test_dividing_the_vocabulary_into_blocks__changes_nothing_but_rounding(self, small, options, references):
         problem, undivided = references.states(self.family, options, small)
         model = problem.family
         _, cut = states(small[0], self.family, options, 4, cuts=(0, 7, 8, 30))
@@ -253,7 +274,7 @@ class Conformance:
         for state, _ in (cut[4], undivided[4]):
             finished = [arrays_of(model.finished_rows(block.value.rows, state.global_state)) for block in state.blocks]
             sides.append(np.concatenate([rows["word_topic"] for rows in finished]))
-        # Active responsibilities are whole steps of 2^-15, of which rounding may flip one.
+        # Active responsibilities are multiples of 2^-15, and rounding may shift one by a single step.
         active = background_counts(undivided[4][0].blocks[0].value.rows) is not None
         np.testing.assert_allclose(*sides, rtol=1e-5, atol=5e-3 if active else 1e-7)
 
@@ -266,7 +287,7 @@ class Conformance:
             assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values, values[1:], strict=False))
 
     def test_probabilities__sum_to_one(self, small, options, references):
-        """Predictive probabilities sum to one over the vocabulary, in seen and unseen documents."""
+        """Predictive probabilities of training documents and of unseen ones sum to one over the vocabulary."""
         model = Model(references.run(self.family, options, small))
         documents = Corpus(small[0]).manifest.shards[0].documents
         every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
@@ -278,8 +299,8 @@ class Conformance:
             sums = np.add.reduceat(table["probability"], every.offsets[:-1])
             np.testing.assert_allclose(sums, 1.0, rtol=1e-6)
 
-    def test_warm_start__begins_from_the_model(self, small, options, tmp_path, references):
-        """The model's word probabilities sum to one, and another fit of the family begins from them."""
+    def test_warm_start__accepts_the_model_of_an_earlier_fit(self, small, options, tmp_path, references):
+        """Word probabilities of the model sum to one, and it can initialise fits to the same and to another corpus."""
         run = references.run(self.family, options, small)
         model = Model(run)
         phi = model.family.probabilities(model.rows(0), model.global_state)["word_topic"]
@@ -302,8 +323,8 @@ class Conformance:
         corpus = self.corpus(tmp_path / "one", [{0: 1}], 1)
         fit_options = {**options, **self.sized(1)}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", iterations=3, **fit_options)
-        (held,) = arrays_of(model.rows(0))["word_topic"]
-        np.testing.assert_allclose(held[held > 0.0], [1.0], rtol=1e-5)
+        (counts,) = arrays_of(model.rows(0))["word_topic"]
+        np.testing.assert_allclose(counts[counts > 0.0], [1.0], rtol=1e-5)
 
     def test_fit__accepts_more_topics_than_tokens(self, tmp_path, options):
         corpus = self.corpus(tmp_path / "few", [{0: 1}, {}, {1: 2}], 4)
@@ -339,20 +360,20 @@ class Conformance:
         self.check_ground_truth(tmp_path, 200, {**options, "iterations": self.ground_truth_iterations})
 
     def check_ground_truth(self, tmp_path, documents, options):
-        rows, theta = planted(5, documents=documents, words=30, topics=3, tokens=60)
-        corpus = self.corpus(tmp_path / "planted", rows, 30, shard_tokens=6000, theta=theta)
+        rows, theta = simulated(5, documents=documents, words=30, topics=3, tokens=60)
+        corpus = self.corpus(tmp_path / "simulated", rows, 30, shard_tokens=6000, theta=theta)
         fit_options = {**options, **self.sized(3), **self.word_prior}
         model = fit(corpus, tmp_path / "run", family=self.family, scheduler="serial", **fit_options)
         rows = arrays_of(model.rows(0))
-        phi = self.largest(rows["word_topic"]) / rows.get("word_mean", np.ones(30))[:, np.newaxis] + 3.0 / 30
+        phi = self.largest_topics(rows["word_topic"]) / rows.get("word_mean", np.ones(30))[:, np.newaxis] + 3.0 / 30
         phi = phi / phi.sum(axis=0)
         true = np.random.default_rng(5).dirichlet(np.full(30, 0.1), size=3)
         distance = 0.5 * np.abs(phi.T[:, np.newaxis] - true).sum(axis=2)
         assert sorted(distance.argmin(axis=1)) == [0, 1, 2]
         assert distance.min(axis=1).mean() < 0.1
 
-    def largest(self, word_topic):
-        """The counts of the three true topics, or of all topics if the family has no more."""
+    def largest_topics(self, word_topic):
+        """Return the counts of the three largest topics, which should match the simulated ones; here there are no others."""
         assert word_topic.shape[1] == 3
         return word_topic
 
@@ -371,13 +392,13 @@ class Conformance:
 
 
 class _References:
-    """Serial fits that several tests look at, each made once."""
+    """Serial fits that several tests compare their results with; each is computed once."""
 
     def __init__(self, place):
         self._place, self._runs, self._states = place, {}, {}
 
     def run(self, family, options, small):
-        """Return the folder of a run with scores."""
+        """Return the folder of a serial run of four iterations with held-out scores."""
         key = repr((family, small[0], sorted(options.items())))
         if key not in self._runs:
             out = self._place / str(len(self._runs))
@@ -386,13 +407,13 @@ class _References:
         return self._runs[key]
 
     def fit_options(self, family, options, small):
-        """Return the options of that run."""
+        """Return the options of `fit` that `run` uses."""
         return {
             "family": family, "iterations": 4, "seed": 11, "scheduler": "serial", "heldout": small[1], **options,
         }  # fmt: skip
 
     def states(self, family, options, small):
-        """Return a problem, and its first state and the states after ten iterations."""
+        """Return a problem with its initial state and the state after each of ten iterations."""
         key = repr((family, small[0], sorted(options.items())))
         if key not in self._states:
             self._states[key] = states(small[0], family, options, 10)
@@ -401,33 +422,33 @@ class _References:
 
 @pytest.fixture(scope="module")
 def references(tmp_path_factory):
-    """Runs and states to look at."""
+    """Serial runs and states, computed once per module, as reference results."""
     return _References(tmp_path_factory.mktemp("reference"))
 
 
 class OptionsConformance(Conformance):
-    """The suite, and a search for options without effect among all of a family's options."""
+    """The conformance suite, and a test that each of the family's options changes the result or is refused."""
 
     @pytest.mark.long
     def test_each_option__has_an_effect_or_is_refused(self, small, options):
         options = {
             name: value for name, value in options.items() if name in load_family(self.family).Options.model_fields
         }
-        declared, idle = load_family(self.family).Options, []
+        declared, ineffective = load_family(self.family).Options, []
         before = self._bits_with(small, options)
         for name, field in declared.model_fields.items():
             if name in declared.drawn:
                 continue
-            changed_values = other_values(name, field, options.get(name, field.default))
+            changed_values = alternative_values(name, field, options.get(name, field.default))
             accepted = [
                 bits for changed in changed_values if (bits := self._bits_with(small, {**options, name: changed}))
             ]
             if accepted and all(bits == before for bits in accepted):
-                idle.append(name)
-        assert not idle, f"options without effect: {idle}"
+                ineffective.append(name)
+        assert not ineffective, f"options without effect: {ineffective}"
 
     def _bits_with(self, small, options):
-        """The state after a few iterations; None if the options are refused."""
+        """Return the bits of the state after `EFFECT_ITERATIONS` iterations, or None if the options are refused."""
         try:
             return state_bits(states(small[0], self.family, options, EFFECT_ITERATIONS)[1][-1][0])
         except CollapsiumError:

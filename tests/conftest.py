@@ -1,4 +1,4 @@
-"""Fixtures and profiles of all tests."""
+"""Fixtures, simulated corpora and hypothesis profiles that all tests share."""
 
 import gc
 import os
@@ -21,8 +21,8 @@ from tests.strategies import documents_of, segmented_of
 EXECUTORS = [("threads", 1), ("threads", 3), ("processes", 1), ("processes", 2), ("processes", 3)]
 TWO_EXECUTORS = [("threads", 3), ("processes", 2)]
 LONG = pytest.mark.long
-FEW = 2
-THOROUGH = {  # tests of what each option could break by itself
+ALL_OPTIONS_LIMIT = 2  # up to this many sets of options, every conformance test runs with each of them
+TESTS_WITH_ALL_OPTIONS = {  # conformance tests that any single option could break
     "test_counts__equal_a_recount_from_the_local_state",
     "test_bits__do_not_depend_on_the_executor",
     "test_a_stopped_run__is_resumed_to_the_same_bits_and_events",
@@ -32,7 +32,7 @@ THOROUGH = {  # tests of what each option could break by itself
     "test_fit__accepts_one_word_one_document_and_one_topic",
 }
 
-# Clusters that wait for the next test, and look many times a second at what they do, would take a fifth of the time.
+# Idle clusters that profile themselves many times per second would take a fifth of the tests' time.
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
 os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL", "1s")
 os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL", "5s")
@@ -40,15 +40,16 @@ os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL", "5s")
 MEMORY_DISK = "/dev/shm"
 """A file system in memory."""
 TEMPORARY_BYTES = 6 << 30
-"""Largest size of the temporary files of all tests; as much memory must remain for the tests themselves."""
+"""Upper bound for the temporary files of all tests together. At least twice as much memory must be available, because
+the tests need the other half."""
 
 
 def _put_temporary_files_in_memory():
-    """Put temporary files in memory where there is room: tests write and sync hundreds of thousands of small ones."""
+    """Store temporary files in memory if there is room, because tests write and sync hundreds of thousands of small files."""
     if "TMPDIR" in os.environ or not os.access(MEMORY_DISK, os.W_OK):
         return
     free = min(shutil.disk_usage(MEMORY_DISK).free, psutil.virtual_memory().available // 2)
-    # Some tests run what they have written.
+    # Some tests execute files that they have written, which needs a file system without `noexec`.
     if free >= TEMPORARY_BYTES and not os.statvfs(MEMORY_DISK).f_flag & os.ST_NOEXEC:
         os.environ["TMPDIR"] = tempfile.tempdir = MEMORY_DISK
 
@@ -59,7 +60,10 @@ INTERPRETED = bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))
 
 
 def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=None, segmented=False):
-    """Write a corpus from one {word: count} per document, or one per segment; labels are lists of (field, value)."""
+    """Write a corpus of documents {word: count}, or with `segmented` of lists of segments {word: count}.
+
+    `labels` has a list of (field, value) for each document.
+    """
     with created(Folder(path)) as folder:
         writer = CorpusWriter(folder, vocabulary, shard_tokens)
         documents = segmented_of(rows, ids) if segmented else documents_of(rows, ids)
@@ -70,8 +74,7 @@ def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=Non
 
 
 def write_halves(place, rows, vocabulary):
-    """Write half of each document's tokens as a training corpus, in small shards, and the other half as a held-out
-    corpus."""
+    """Write half of each document's tokens as a training corpus and the other half as a held-out corpus."""
     halves = [
         {word: (count + part) // 2 for word, count in row.items() if (count + part) // 2}
         for row in rows
@@ -83,17 +86,17 @@ def write_halves(place, rows, vocabulary):
 
 
 def labels_of(pairs):
-    """A document's labels in the form of a corpus, from (field, value)."""
+    """Convert a document's labels from (field, value) to the records that a corpus stores."""
     return [{"field": name, "value": value} for name, value in pairs]
 
 
-def planted_rows(seed, documents=60, words=30, topics=3, tokens=40):
-    """Documents drawn from sparse topics; some are empty."""
-    return planted(seed, documents, words, topics, tokens)[0]
+def simulated_rows(seed, documents=60, words=30, topics=3, tokens=40):
+    """Return documents {word: count} drawn from sparse topics; every 17th is empty."""
+    return simulated(seed, documents, words, topics, tokens)[0]
 
 
-def planted(seed, documents=60, words=30, topics=3, tokens=40):
-    """Documents drawn from sparse topics, and their proportions."""
+def simulated(seed, documents=60, words=30, topics=3, tokens=40):
+    """Return documents {word: count} drawn from sparse topics, every 17th empty, and their topic proportions."""
     generator = np.random.default_rng(seed)
     phi = generator.dirichlet(np.full(words, 0.1), size=topics)
     rows, proportions = [], []
@@ -105,28 +108,28 @@ def planted(seed, documents=60, words=30, topics=3, tokens=40):
     return rows, np.array(proportions)
 
 
-def planted_labels(theta):
-    """Labels of documents, one for each topic that has a tenth of it; some documents have none."""
+def simulated_labels(theta):
+    """Return a label for each topic with more than a tenth of a document; every 11th document has no labels."""
     by_document = [[("kind", f"topic {place}") for place in np.flatnonzero(row > 0.1)] for row in theta]
     return [[] if number % 11 == 3 else labels for number, labels in enumerate(by_document)]
 
 
-def dealt(rows, seed):
-    """Documents cut into segments, some of which have no words; an empty document may have no segment."""
+def cut_into_segments(rows, seed):
+    """Cut documents into segments {word: count} at random; segments may lack words, and empty documents lack segments."""
     generator = np.random.default_rng(seed)
-    found = []
+    documents = []
     for row in rows:
         segments = int(generator.integers(1, 5)) if row else int(generator.integers(0, 3))
-        held = {
+        counts = {
             word: generator.multinomial(count, generator.dirichlet(np.full(segments, 0.5)))
             for word, count in row.items()
         }
-        found.append([{word: int(n[place]) for word, n in held.items() if n[place]} for place in range(segments)])
-    return found
+        documents.append([{word: int(n[place]) for word, n in counts.items() if n[place]} for place in range(segments)])
+    return documents
 
 
 def pytest_configure(config):
-    """Try fewer examples of each property in the run that leaves out long tests, and fewest without the compiler."""
+    """Set the number of hypothesis examples: fewer if long tests are left out, and fewest if kernels are not compiled."""
     quick = "not long" in config.option.markexpr
     settings.register_profile(
         "collapsium",
@@ -147,8 +150,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Exclude the tests themselves from garbage collection, which would search half a million objects again and
-    again."""
+    """Exempt the collected tests from garbage collection, which would otherwise scan their half a million objects again
+    and again."""
     gc.disable()
     try:
         return (yield)
@@ -159,7 +162,7 @@ def pytest_collection():
 
 @pytest.fixture(scope="session", autouse=True)
 def unsynced():
-    """Do not sync files, which therefore need no threads: the effects of a power cut are not tested."""
+    """Turn off `os.fsync`, and the threads for it, for speed; only tests/chaos/test_synced.py simulates power cuts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda handle: None)
         patch.setattr("collapsium.storage.io.atomic.SYNC_THREADS", 1)
@@ -168,33 +171,33 @@ def unsynced():
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory):
-    """Training and held-out corpora of 60 documents in 5 shards."""
+    """Training and held-out corpora of 60 documents each; the training corpus has 5 shards."""
     place = tmp_path_factory.mktemp("small")
-    train = write_corpus(place / "train", planted_rows(1), 30, shard_tokens=500)
-    heldout = write_corpus(place / "heldout", planted_rows(2), 30, shard_tokens=900)
+    train = write_corpus(place / "train", simulated_rows(1), 30, shard_tokens=500)
+    heldout = write_corpus(place / "heldout", simulated_rows(2), 30, shard_tokens=900)
     yield str(train), str(heldout)
     shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def labelled_small(tmp_path_factory):
-    """Training and held-out corpora with labels."""
+    """The corpora of `small`, with labels."""
     place = tmp_path_factory.mktemp("labelled")
     corpora = []
     for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
-        rows, theta = planted(seed)
-        corpora.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=planted_labels(theta))))
+        rows, theta = simulated(seed)
+        corpora.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=simulated_labels(theta))))
     yield tuple(corpora)
     shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def segmented_small(tmp_path_factory):
-    """Training and held-out parts of the same 60 documents, in 5 shards, with labels and segments."""
+    """Training and held-out tokens of the same 60 documents, in 5 shards, with labels and segments."""
     place = tmp_path_factory.mktemp("segmented")
-    rows, theta = planted(1)
-    labels = planted_labels(theta)
-    write_corpus(place / "all", dealt(rows, 1), 30, shard_tokens=500, labels=labels, segmented=True)
+    rows, theta = simulated(1)
+    labels = simulated_labels(theta)
+    write_corpus(place / "all", cut_into_segments(rows, 1), 30, shard_tokens=500, labels=labels, segmented=True)
     split(place / "all", place / "train", place / "heldout", fraction=0.2, seed=1)
     yield str(place / "train"), str(place / "heldout")
     shutil.rmtree(place, ignore_errors=True)
@@ -202,7 +205,7 @@ def segmented_small(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def clusters():
-    """Addresses of Dask clusters by their number of worker processes; each cluster is started once."""
+    """A function that returns the address of a Dask cluster with a number of worker processes, started at its first use."""
     import distributed
 
     started = {}
@@ -220,32 +223,32 @@ def clusters():
 
 
 def pytest_generate_tests(metafunc):
-    """Repeat a family's conformance tests with all options of its matrix, or with all options that sweeps support.
+    """Repeat the conformance tests of a family with the options of its `matrix`, or of `stochastic` for `steps`.
 
-    Tests of executors run on all of them with the first options, and on one of two, in turn, with the others. Tests that
-    hardly depend on a family's options use every other set of them if there are more than `FEW`. `make test` runs only the
-    first options, serially, in three threads and, for families with `separate_processes`, in two processes; the rest is
-    left to `make test-all`.
+    Tests outside of `TESTS_WITH_ALL_OPTIONS` use every other set of options if there are more than `ALL_OPTIONS_LIMIT`.
+    Tests with the argument `where` run with the first options on all `EXECUTORS`, and with each further set of options
+    on one of `TWO_EXECUTORS`. All cases but the first are marked `long`, so that `make test` leaves them to
+    `make test-all`; families with `separate_processes` retain the first two executors.
     """
     for argument, source in (("options", "matrix"), ("steps", "stochastic")):
         if argument in metafunc.fixturenames and hasattr(metafunc.cls, source):
             rows = getattr(metafunc.cls, source)
-            if metafunc.function.__name__ not in THOROUGH:
-                rows = rows[:: 1 + (len(rows) > FEW)]
+            if metafunc.function.__name__ not in TESTS_WITH_ALL_OPTIONS:
+                rows = rows[:: 1 + (len(rows) > ALL_OPTIONS_LIMIT)]
             names = ["-".join(f"{key}={value}" for key, value in row.items()) for row in rows]
             if "where" not in metafunc.fixturenames:
-                metafunc.parametrize(argument, rest_long(rows), ids=names)
+                metafunc.parametrize(argument, mark_rest_long(rows), ids=names)
                 continue
-            further = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
-            places = [*TWO_EXECUTORS, *(name for name in EXECUTORS if name not in TWO_EXECUTORS)]
-            first = [(row, where) for row in rows[:1] for where in places]
+            further_cases = [(row, TWO_EXECUTORS[number % 2]) for number, row in enumerate(rows[1:])]
+            executors = [*TWO_EXECUTORS, *(name for name in EXECUTORS if name not in TWO_EXECUTORS)]
+            first_cases = [(row, where) for row in rows[:1] for where in executors]
             retained = range(2 if metafunc.cls.separate_processes else 1)
-            ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in (*first, *further)]
-            metafunc.parametrize((argument, "where"), rest_long([*first, *further], retained), ids=ids)
+            ids = [f"{names[rows.index(row)]}-{where[0]}-{where[1]}" for row, where in (*first_cases, *further_cases)]
+            metafunc.parametrize((argument, "where"), mark_rest_long([*first_cases, *further_cases], retained), ids=ids)
 
 
-def rest_long(cases, retained=(0,)):
-    """Return the cases of a matrix; all but the cases at some places are marked `long`."""
+def mark_rest_long(cases, retained=(0,)):
+    """Mark all cases of a parametrised test as `long` except those at the indices `retained`."""
     return [
         case if place in retained else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=LONG)
         for place, case in enumerate(cases)

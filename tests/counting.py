@@ -1,4 +1,4 @@
-"""What states of families count, each by its type, and the same counts made again from what each token was assigned to."""
+"""The counts in the states of each family, and the same counts recomputed from responsibilities or token assignments."""
 
 from functools import singledispatch
 
@@ -27,7 +27,7 @@ from collapsium.workers.kernels.cvb.active import UNIT
 
 @singledispatch
 def word_counts(rows):
-    """The counts of a block's rows by word and topic, without background."""
+    """Return the counts of a block's rows by word and topic, without background."""
     return rows.word_topic
 
 
@@ -43,7 +43,7 @@ def background_counts(rows):
 
 @singledispatch
 def topic_tokens(global_state):
-    """The tokens that a global state counts of each topic."""
+    """Return the number of tokens of each topic according to a global state."""
     return global_state.topic
 
 
@@ -67,7 +67,7 @@ def _(global_state: NcrpGlobalState):
 
 @singledispatch
 def document_counts(local, topics):
-    """The counts of a shard by document and topic, without background."""
+    """Return the counts of a shard by document and topic, without background."""
     raise TypeError(f"no recount of {type(local).__name__}")
 
 
@@ -117,12 +117,12 @@ def _(local: ExpectedDocuments, topics):
     return counts
 
 
-# The same, counted again -------------------------------------------------------------------------------------------
+# Recounts from responsibilities -----------------------------------------------------------------------------------
 
 
 @singledispatch
 def responsibilities(local, shard):
-    """The responsibilities of topics for each pair of a shard, shape (pairs, topics)."""
+    """Return the responsibilities of topics for each pair of a shard, shape (pairs, topics)."""
     raise TypeError(f"no recount of {type(local).__name__}")
 
 
@@ -159,12 +159,12 @@ def _(local: ExpectedLocal, shard):
 
 
 def weighs_words(rows):
-    """Return true for rows of words that have weights."""
+    """Return whether the words of these rows have weights."""
     return isinstance(rows, WeighedRows) and rows.word_weight is not None
 
 
 def pair_weights(config, rows, shard):
-    """The weight of all tokens of each pair of a shard, by the rows of all words."""
+    """Return the total weight of the tokens of each pair of a shard, from the rows of all words."""
     counts = shard.counts.astype(np.float64)
     if not weighs_words(rows):
         return counts

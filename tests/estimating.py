@@ -1,4 +1,4 @@
-"""What the tests of estimators share."""
+"""Helpers that the tests of estimators share."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ COLLAPSED = [CollapsedLDA, CollapsedHDP]
 
 
 def small_of(cls, **more):
-    """An estimator of few topics and sweeps."""
+    """Return an estimator with few topics and iterations."""
     return cls(**{"n_components": 3, "max_iter": 5, "random_state": 0, "n_jobs": 1, **more})
 
 
@@ -25,7 +25,7 @@ def matrix_of(rows, words=30):
 
 
 def bits(estimator):
-    """All that an estimator has fitted, as bytes."""
+    """Return all arrays that an estimator has fitted, as bytes."""
     parts = [estimator._fitted.global_state, *(block.rows for block in estimator._fitted.blocks)]
     return [(name, np.asarray(part[name]).tobytes()) for part in map(State.to_arrays, parts) for name in sorted(part)]
 

@@ -1,4 +1,4 @@
-"""Run fits in tests, and compare their states, models and events."""
+"""Helpers that run, interrupt and resume fits, and return their states, models and events for comparison."""
 
 import cloudpickle
 import pytest
@@ -20,9 +20,9 @@ from collapsium.workers.arrays.state import State
 from collapsium.workers.families.family import Summary
 from collapsium.workers.shard_loading import load_shard
 
-# Fields of events that depend on time and machine, and differ in a run that was resumed.
+# Fields of events that depend on time and machine, and therefore differ between runs with equal results.
 TIMES = ("elapsed", "seconds", "start_seconds", "compile_seconds", "saving_seconds", "dashboard", "planned", "workers")
-# Top words are written where there is time to.
+# `top_words` is among them because top words are only fetched if there is time.
 TIMES += ("tokens_a_second", "sweeps", "top_words", "processes", "generation")
 TIMES += ("worker_peak_bytes", "driver_peak_bytes", "moved_bytes", "moved_bytes_an_iteration")
 
@@ -39,9 +39,9 @@ def problem_of(
     growth=None,
     spilled=None,
 ):
-    """A family's problem on a corpus; run serially unless an executor is given.
+    """Return the problem of fitting a family to a corpus, on the given executor or serially.
 
-    With a scratch folder, `spilled` says how many of how many shards are in scratch files; all are by default.
+    With a `scratch` folder, `spilled = (m, n)` puts m of every n shards into scratch files; by default all of them.
     """
     opened, executor = Corpus(corpus), executor or SerialExecutor()
     manifest = opened.manifest
@@ -67,18 +67,18 @@ def problem_of(
 
 
 def states(corpus, family, options, iterations, cuts=None):
-    """The state after each iteration, run serially."""
+    """Fit serially; return the problem and the list of (state, progress), which begins with the initial state."""
     problem = problem_of(corpus, family, options, cuts)
     return problem, list(Fit(problem, Limits(iterations=iterations)))
 
 
 def arrays_of(state):
-    """The arrays of a state by name, also of one that was spilled."""
+    """Return the arrays of a state by name; a spilled state is a dictionary of arrays already."""
     return state.to_arrays() if isinstance(state, State) else state
 
 
 def state_bits(state):
-    """All arrays of a state, as bytes."""
+    """Return (name, bytes) for all arrays of the global state, the blocks' rows and the local states."""
     parts = [
         state.global_state,
         *(block.value.rows for block in state.blocks),
@@ -87,8 +87,8 @@ def state_bits(state):
     return [(name, part[name].tobytes()) for part in map(arrays_of, parts) for name in sorted(part)]
 
 
-class Losing(SerialExecutor):
-    """Loses its work in some of the calls that wait for it."""
+class LosingExecutor(SerialExecutor):
+    """A serial executor that raises `ClusterError` in every n-th `collect`, at most four times, as if work were lost."""
 
     def __init__(self, executor, every):
         self.calls, self.every, self.losses = 0, every, 0
@@ -102,54 +102,54 @@ class Losing(SerialExecutor):
 
 
 def at_iteration(number):
-    """Return whether an event is the one of an iteration."""
+    """Return a predicate that is true for the event `iteration` with this number."""
     return lambda event: (event["event"], event.get("iteration")) == ("iteration", number)
 
 
-def begins_at_checkpoint(run):
-    """Return a sink that fails unless a stopped run, and each of its members, continues from its last checkpoint."""
+def require_start_at_checkpoint(run):
+    """Return a sink that fails unless the resumed run, and each of its members, continues from its last checkpoint."""
     runs = {None: Run(run), **dict(restarts_in(Run(run)))}
-    found = {member: stopped.checkpoints.candidates()[0] for member, stopped in runs.items()}
-    expected = {member: iterations[0] for member, iterations in found.items() if iterations}
+    checkpoints = {member: stopped.checkpoints.candidates()[0] for member, stopped in runs.items()}
+    expected = {member: iterations[0] for member, iterations in checkpoints.items() if iterations}
 
     def sink(event):
         member = event.get("member")
         if event["event"] in ("started", "iteration") and member in expected:
             reached = expected.pop(member)
-            assert event["iteration"] == reached, f"begins at {event['iteration']}, not at checkpoint {reached}"
+            assert event["iteration"] == reached, f"resumed at {event['iteration']}, not at the checkpoint of {reached}"
 
     return sink
 
 
 def resumed(run, **options):
-    """Resume a stopped run, which must continue from its last checkpoint; return its model."""
-    return resume(run, sinks=[begins_at_checkpoint(run), *options.pop("sinks", ())], **options)
+    """Resume a stopped run and return its model; fail unless the run continues from its last checkpoint."""
+    return resume(run, sinks=[require_start_at_checkpoint(run), *options.pop("sinks", ())], **options)
 
 
-def interrupted(run, stops, start, **options):
-    """Start a fit and resume it after each of several events that interrupt it in turn; yield after each.
+def interrupt_and_resume(run, stops, start, **options):
+    """Start a fit that is interrupted at the event that matches each predicate of `stops` in turn, and resumed each time.
 
-    At last it is resumed to its end.
+    Yields after each interruption; the run is then resumed, the last time to its end.
     """
-    left = list(stops)
+    remaining = list(stops)
 
     def sink(event):
-        if left and left[0](event):
-            del left[0]
+        if remaining and remaining[0](event):
+            del remaining[0]
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         start(sinks=[sink])
     yield
-    while left:
+    while remaining:
         with pytest.raises(KeyboardInterrupt):
             resumed(run, sinks=[sink], **options)
         yield
     resumed(run, **options)
 
 
-class Pickling(SerialExecutor):
-    """Passes tasks and their results on as pickled messages."""
+class PicklingExecutor(SerialExecutor):
+    """A serial executor that pickles and unpickles tasks and their results, as on the way to worker processes."""
 
     def submit(self, function, *args, **place):
         function, arguments = cloudpickle.loads(cloudpickle.dumps((function, self._resolved([*args]))))
@@ -157,7 +157,7 @@ class Pickling(SerialExecutor):
 
 
 def bits(model, shards):
-    """All of a model's arrays, as bytes."""
+    """Return (name, bytes) for all arrays of a model and of its local states, and for its summary file."""
     parts = [model.global_state, *(model.rows(block) for block in range(len(model.blocks)))]
     parts += [model.local_state(shard) for shard in range(shards)]
     summary = model.folder.read(SUMMARY) if model.folder.exists(SUMMARY) else b""
@@ -166,5 +166,5 @@ def bits(model, shards):
 
 
 def scores_of(run):
-    """The scores in a run's events, in their order."""
+    """Return the held-out scores in the `iteration` events of a run, in order."""
     return [event["score"] for event in Run(run).events() if event["event"] == "iteration" and "score" in event]

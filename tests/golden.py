@@ -2,11 +2,11 @@
 
 ``python -m tests.golden record OUT.json`` writes digests of models, proportions, scores and objectives of all cases.
 ``python -m tests.golden compare OTHER`` runs the cases with this interpreter and with the interpreter OTHER, say from a
-worktree of an older commit, and prints each difference. Digests of two machines are not comparable, as results may
-differ between processors; hence both run here. ``--only TEXT`` takes the cases whose names contain it.
+worktree of an older commit, and prints each difference. Both run on this machine, because results may differ between
+processors. ``--only TEXT`` selects the cases whose names contain it.
 
-The cases are command lines, which outlive the modules behind them. The installation is found by its console script, so
-that it may have another name.
+The cases are command lines, which change less often than the modules behind them. The installation is found by its
+console script, so that the package may have another name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-SCRIPT = re.compile(r"(\w+)\.pipeline\.[\w.]+main:main")  # the entry point, whatever the distribution is called
+SCRIPT = re.compile(r"(\w+)\.pipeline\.[\w.]+main:main")  # the console script's entry point, for any package name
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "rst"]
 TOPICS = 4
 DIAMOND = """
@@ -43,7 +43,7 @@ parents = ["document", "author"]
 
 
 def draw_sources(folder: Path) -> None:
-    """Write the sources that are ingested: texts with labels, a number and paragraphs, and vectors."""
+    """Write the files that `CORPORA` ingests: texts with labels, a covariate and paragraphs, and vectors."""
     draw = random.Random(20)
     topics = [draw.sample(WORDS, 30) for _ in range(TOPICS)]
     for name, documents in (("train", 150), ("unseen", 40)):
@@ -83,7 +83,7 @@ CORPORA = (
     "split vectors vectors-train vectors-unseen --documents --fraction 0.2",
 )
 
-# A case's name, and what `fit` gets behind its corpus and its run. Names begin with the kind of corpus.
+# The options of `fit` for each case. The first word of a case's name is the kind of its corpus.
 CASES = {
     "texts lda": "--family lda --topics 4",
     "texts lda many topics": "--family lda --topics 150",
@@ -152,7 +152,7 @@ ITERATIONS, RESUMED_AT = 12, 5
 
 
 def digest(*parts: object) -> str:
-    """Return a short digest of arrays, by type, shape and bytes, and of other values, as JSON has them."""
+    """Return a short digest of arrays, by type, shape and bytes, and of other values, by their JSON text."""
     hashed = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -164,7 +164,7 @@ def digest(*parts: object) -> str:
 
 
 class Installation:
-    """The installation of this interpreter: its command and its Python names."""
+    """The installation of this interpreter: the command line's main function and the package `pipeline`."""
 
     def __init__(self) -> None:
         found = [
@@ -179,7 +179,7 @@ class Installation:
         self.package = __import__(f"{match[1]}.pipeline", fromlist=["Model"])
 
     def run(self, line: str, *more: str) -> str:
-        """Run a command line and return what it prints; a failure is an error."""
+        """Run a command line and return its output; exit with an error if the command fails."""
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             status = self.main([*shlex.split(line), *more])
@@ -260,7 +260,7 @@ def record(out: Path, only: str) -> None:
 
 
 def compare(other: str, only: str) -> int:
-    """Run all cases here and with another interpreter; print differences and return how many there are."""
+    """Run all cases with another interpreter and with this one; print the differences and return their number."""
     with tempfile.TemporaryDirectory() as folder:
         results = []
         for number, interpreter in enumerate((other, sys.executable)):

@@ -1,6 +1,6 @@
-"""A small family of vectors: one mean, which goes half of the way to the vectors' mean in each iteration, and shakes.
+"""A minimal family of vectors: one mean that moves halfway towards the vectors' mean in each iteration, with noise.
 
-It is no family of the project's: `install` makes it one, in a process of tests.
+It does not belong to the project; `install` registers it in a process of the tests.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ ADDRESS = f"{__name__}:Means"
 
 
 class Known(distributed.WorkerPlugin):
-    """Makes the family known to each worker of a cluster."""
+    """A plugin that registers the family in each worker of a cluster."""
 
     name = "means"
 
@@ -34,7 +34,7 @@ class Known(distributed.WorkerPlugin):
 
 @dataclass(frozen=True)
 class MeansGlobalState(GlobalState):
-    """Sizes of the corpus."""
+    """The sizes of the corpus."""
 
     documents: Annotated[float, numbers(low=0)]
     vocabulary: Annotated[float, numbers(low=0)]
@@ -42,7 +42,7 @@ class MeansGlobalState(GlobalState):
 
 @dataclass(frozen=True)
 class MeansRows(Rows):
-    """The mean of each column, and how often it was seen."""
+    """The mean of each column, and how often it was updated."""
 
     word_mean: Annotated[Vector, numbers("word")]
     block_seen: Annotated[Vector | None, non_negative("word")] = block_only()
@@ -54,7 +54,7 @@ class MeansRows(Rows):
 
 @dataclass(frozen=True)
 class MeansDocuments(LocalState):
-    """How often each vector was swept, and that all belong to the one mean."""
+    """How often each vector was swept, and that all belong to the single mean."""
 
     document_sweeps: Annotated[Vector, non_negative("document")]
     document_topic: Annotated[Vector, non_negative("document 1")]
@@ -150,10 +150,10 @@ class Means(Family):
 
 
 def install():
-    """Let this process know the family for good: a worker looks for words with the family."""
+    """Register the family in this process for good, as a worker needs it."""
     registry.FAMILIES[NAME] = ADDRESS
 
 
 def known(monkeypatch):
-    """Let this process know the family, until the test ends."""
+    """Register the family in this process until the test ends."""
     monkeypatch.setitem(registry.FAMILIES, NAME, ADDRESS)

@@ -2,13 +2,13 @@
 
 from tests.conformance import Conformance
 
-# A section depends on its document and on the section before it; documents depend on the corpus.
+# A section depends on its document and on the preceding section; documents depend on the corpus.
 DIAMOND = {
     "corpus": {"over": "corpus"},
     "document": {"over": "document", "parents": ["corpus"]},
     "section": {"over": "segment", "parents": ["document", "section[-1]"]},
 }
-# Documents depend on their labels, where they have some; two segments share a part, on which each depends.
+# Documents depend on their labels, if they have some; pairs of segments share a part, on which each depends.
 LABELS = {
     "corpus": {"over": "corpus"},
     "kind": {"over": "label", "field": "kind", "parents": ["corpus"]},
@@ -27,12 +27,13 @@ def needed(fields):
 
 
 class NetworkConformance(Conformance):
-    """The suite, on corpora whose documents have labels and segments."""
+    """The conformance suite on corpora whose documents have labels and segments."""
 
     labelled = segmented = True
     ground_truth_iterations = 40
 
     def topic_tokens(self, global_state):
-        """As many as customers of the vectors above documents, if these have no parents, are at least tables."""
+        """Return the number of tokens of each topic: the tables of shared vectors without parents do not exceed their
+        customers."""
         assert (global_state.shared_customers >= 0).all()
         return super().topic_tokens(global_state)

@@ -1,4 +1,4 @@
-"""What families of dense or active responsibilities must pass beyond `tests.conformance`: also the stochastic schedule."""
+"""Conformance of families with dense or active responsibilities, including the stochastic schedule."""
 
 import math
 
@@ -12,24 +12,27 @@ from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import OptionError
 from tests.conformance import Conformance
 from tests.counting import pair_weights
-from tests.fits import Losing, problem_of, scores_of, state_bits
+from tests.fits import LosingExecutor, problem_of, scores_of, state_bits
 
-MANY = 140  # topics: more than a document begins with all of
+MANY = 140  # more topics than a document's initial active set
 STEPS = {"schedule": "stochastic", "passes": 2, "batch_shards": 2}
 
 
 def stepped(corpus, family, options, cuts=None, scratch=None, executor=None):
-    """The states of the stochastic schedule, with the documents folded in at the end; serial by default."""
+    """Fit with the stochastic schedule; return the problem, the states, and the states with progress.
+
+    The documents are folded into the last state. The fit is serial unless an executor is given.
+    """
     problem = problem_of(corpus, family, options, cuts, executor, scratch=scratch, stochastic=True)
     found = list(Fit(problem, Limits(**STEPS)))
     return problem, [*(state for state, _ in found[:-1]), problem.folded_in(found[-1][0])], found
 
 
 class Responsibilities(Conformance):
-    """The suite, and more.
+    """The conformance suite with tests of the stochastic schedule and of active responsibilities.
 
-    `stochastic` are the options that tests of the stochastic schedule are repeated with, and `drawn` those that fit a
-    corpus whose documents are drawn from few of many topics.
+    `stochastic` lists the options that tests of the stochastic schedule are repeated with, and `drawn` has the options
+    for a corpus simulated with few topics per document.
     """
 
     stochastic: tuple[dict, ...] = ()
@@ -64,7 +67,8 @@ class Responsibilities(Conformance):
         assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
 
     def test_steps__do_not_depend_on_the_location_of_states_and_blocks(self, small, steps, tmp_path):
-        """On disk; in blocks of the vocabulary, each of which moves by itself; and where work was lost."""
+        """States may be in scratch files, the vocabulary may be divided into blocks, and work may be lost and
+        repeated."""
         whole = stepped(small[0], self.family, steps)[1][-1]
         disk = stepped(small[0], self.family, steps, scratch=str(tmp_path / "scratch"))[1][-1]
         assert any((tmp_path / "scratch").glob("*"))
@@ -75,7 +79,7 @@ class Responsibilities(Conformance):
         blocks = [block.value.rows.to_arrays() for block in cut.blocks]
         for name, values in whole.blocks[0].value.rows.to_arrays().items():
             np.testing.assert_array_equal(np.concatenate([rows[name] for rows in blocks]), values)
-        losing = Losing(SerialExecutor(), 4)
+        losing = LosingExecutor(SerialExecutor(), 4)
         _, again, found = stepped(small[0], self.family, steps, executor=losing)
         assert losing.losses == 4
         assert any(progress.lost for _, progress in found)
@@ -92,21 +96,21 @@ class Responsibilities(Conformance):
             assert fit(small[0], tmp_path / "run", **settings).record.iterations == 1
 
     @pytest.mark.long
-    def test_active_responsibilities__predict_as_well_as_dense_ones(self, drawn_from_many, tmp_path):
+    def test_active_responsibilities__predict_as_well_as_dense_ones(self, corpus_of_many_topics, tmp_path):
         scores = {}
         for kind in ("dense", "active"):
             fit(
-                drawn_from_many[0], tmp_path / kind, family=self.family, scheduler="serial", heldout=drawn_from_many[1],
+                corpus_of_many_topics[0], tmp_path / kind, family=self.family, scheduler="serial", heldout=corpus_of_many_topics[1],
                 responsibilities=kind, topics=MANY, beta=20.0, iterations=80, score_every=20, **self.drawn,
             )  # fmt: skip
             scores[kind] = scores_of(tmp_path / kind)
-        assert scores["dense"][-1] > scores["dense"][0] + 0.1  # it has learned something by then
+        assert scores["dense"][-1] > scores["dense"][0] + 0.1  # the fit has learned something by then
         assert scores["active"][-1] > scores["dense"][-1] - 0.02
 
 
 @pytest.fixture(scope="session")
-def drawn_from_many(tmp_path_factory):
-    """A training and a held-out corpus of 2000 documents that are drawn from a few of many topics each."""
+def corpus_of_many_topics(tmp_path_factory):
+    """Training and held-out tokens of 2000 documents simulated with a few of many topics each."""
     place = tmp_path_factory.mktemp("drawn")
     options = {"documents": 2000, "words": 500, "tokens": 80, "topics": MANY, "alpha": 0.02, "beta": 20.0}
     simulate(place / "whole", family="lda", seed=4, shard_tokens=50_000, **options)

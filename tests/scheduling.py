@@ -1,12 +1,12 @@
-"""How tests are dealt out to processes."""
+"""The distribution of tests to processes."""
 
 from xdist.scheduler import LoadGroupScheduling
 
 
 class ModuleScheduling(LoadGroupScheduling):
-    """Keeps the tests of a module, or of an `xdist_group`, in one process, which makes their fixtures once.
+    """Keeps the tests of a module, or of an `xdist_group`, in one process, so that shared fixtures are built once.
 
-    xdist by itself would deal out the tests of a module one by one.
+    By default, xdist would distribute the tests of a module one by one.
     """
 
     def _split_scope(self, nodeid):

@@ -1,4 +1,7 @@
-"""Corpora for property tests: empty documents, one word, words that never occur, counts above one."""
+"""Hypothesis strategies for small corpora, shards and trees, and helpers that build shards.
+
+Corpora may have empty documents, a single word, words that never occur, and counts above one.
+"""
 
 from dataclasses import replace
 
@@ -13,7 +16,7 @@ from collapsium.workers.families.ncrp.tree import FREE, ROOT, Tree
 
 
 def documents_of(rows, ids=None):
-    """Make Documents of a list of {word: count}."""
+    """Convert a list of documents {word: count} to `Documents`."""
     ids = [str(n + 1) for n in range(len(rows))] if ids is None else ids
     words = [word for row in rows for word in sorted(row)]
     counts = [row[word] for row in rows for word in sorted(row)]
@@ -26,7 +29,7 @@ def documents_of(rows, ids=None):
 
 
 def segmented_of(documents, ids=None):
-    """Make Documents of lists of segments, each a {word: count}."""
+    """Convert documents, each a list of segments {word: count}, to `Documents`."""
     joined = documents_of([segment for document in documents for segment in document])
     ids = [str(n + 1) for n in range(len(documents))] if ids is None else ids
     counts = np.array([len(document) for document in documents], dtype=np.int64)
@@ -35,13 +38,13 @@ def segmented_of(documents, ids=None):
 
 
 def shard_of(documents):
-    """Make a shard of lists of segments."""
+    """Return a shard of documents, each a list of segments {word: count}."""
     return Shard.of(0, segmented_of(documents), segmented=True)
 
 
 @st.composite
 def bags(draw, max_documents=6, max_words=5, max_count=4, some_token=True):
-    """A list of {word: count}, and the size of the vocabulary."""
+    """Draw a list of documents {word: count}, and the size of the vocabulary."""
     vocabulary = draw(st.integers(1, max_words))
     row = st.dictionaries(st.integers(0, vocabulary - 1), st.integers(1, max_count), max_size=vocabulary)
     rows = draw(st.lists(row, min_size=1, max_size=max_documents))
@@ -52,16 +55,16 @@ def bags(draw, max_documents=6, max_words=5, max_count=4, some_token=True):
 
 @st.composite
 def segmented(draw, max_documents=3, max_segments=4, max_words=3, max_count=2):
-    """Lists of segments, each a {word: count}: documents without segments, and segments without words, among them."""
+    """Draw documents as lists of segments {word: count}; some documents lack segments, and some segments lack words."""
     words = draw(st.integers(1, max_words))
     segment = st.dictionaries(st.integers(0, words - 1), st.integers(1, max_count), max_size=2)
-    found = draw(st.lists(st.lists(segment, max_size=max_segments), min_size=1, max_size=max_documents))
-    return found if any(map(any, found)) else [*found, [{0: 1}]]
+    documents = draw(st.lists(st.lists(segment, max_size=max_segments), min_size=1, max_size=max_documents))
+    return documents if any(map(any, documents)) else [*documents, [{0: 1}]]
 
 
 @st.composite
 def shards(draw, **kwargs):
-    """A shard with responsibilities over some topics: (shard, q)."""
+    """Draw a shard and responsibilities q (pairs, topics) whose rows sum to one."""
     rows, _ = draw(bags(**kwargs))
     shard = Shard.of(0, documents_of(rows))
     topics = draw(st.integers(1, 4))
@@ -72,20 +75,23 @@ def shards(draw, **kwargs):
     return shard, q.reshape(shard.pairs, topics)
 
 
-def weighed(shard, seed):
-    """The same shard with weights of its tokens."""
+def with_token_weights(shard, seed):
+    """Return the shard with a random token weight for each pair of document and word."""
     weights = np.random.default_rng(seed).choice([0.01, 0.3, 1.0, 2.7], shard.pairs)
     return replace(shard, weights=weights.astype(np.float32))
 
 
 def pair_totals(shard):
-    """The weight of all tokens of each pair; their number where they have none."""
+    """Return the total weight of each pair's tokens, or their number if tokens have no weights."""
     return shard.counts if shard.weights is None else shard.counts * shard.weights.astype(np.float64)
 
 
 @st.composite
 def trees(draw, max_nodes=10, depths=(2, 5), spare=3):
-    """A tree over columns in any order, some of them free: a root alone too, and inner nodes without children."""
+    """Draw a tree whose nodes are columns in random order, some of them free.
+
+    It may be a lone root, and inner nodes may lack children.
+    """
     depth = draw(st.integers(*depths))
     picks = draw(st.lists(st.integers(0, 1000), max_size=max_nodes - 1))
     places = draw(st.permutations(range(1, len(picks) + 1 + draw(st.integers(0, spare)))))

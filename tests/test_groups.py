@@ -1,4 +1,4 @@
-"""Tests of a module or group run in one process, as what they look at is then made once."""
+"""Tests of a module or group run in one process, so that shared fixtures are built once."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_modules_and_groups__stay_together():
 
 
 @pytest.mark.xdist_group("looked at")
-def test_groups__are_a_part_of_the_names_that_processes_deal_out(request):
+def test_groups__are_part_of_the_node_ids_that_xdist_distributes(request):
     if not request.config.getoption("loadgroup", default=False):
         pytest.skip("tests are not dealt out by group")
     assert request.node.nodeid.endswith("@looked at")

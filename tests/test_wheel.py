@@ -1,4 +1,4 @@
-"""The wheel holds every subpackage: it is installed elsewhere and ingests the sample texts from there."""
+"""The wheel contains every subpackage: installed elsewhere, it ingests the sample texts."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-# The environment's editable install is found by a finder of its own, which would come first.
+# the environment's editable install has an import finder, which would come first
 HIDE_EDITABLE = """
 import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in (getattr(f, "__module__", "") or "").lower()]

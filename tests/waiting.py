@@ -1,4 +1,4 @@
-"""Waits of tests for what other threads and processes do, so long that no machine is too busy."""
+"""Waits for other threads and processes, with timeouts that suffice on the busiest machine."""
 
 import time
 
@@ -10,5 +10,5 @@ def wait_until(condition):
     """Wait until a condition holds."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "it does not come to pass"
+        assert time.monotonic() < deadline, "the condition did not hold before the timeout"
         time.sleep(0.005)

@@ -1,11 +1,11 @@
-"""Command lines of experiments: a command each, with its paths, and options by their defaults."""
+"""Command lines of experiments: one command each, with its paths, and options with defaults."""
 
 import argparse
 from pathlib import Path
 
 
 def run_command(description, commands, arguments=None):
-    """Run the experiment that is named.
+    """Run the experiment that the command line names.
 
     `commands` has a function, its paths, and its options with their defaults, by name; ``field`` is no path.
     """

@@ -1,11 +1,11 @@
 """Compare consensuses of disjoint sets of seeds with their members: scores, and the stability of their topics.
 
     collapsium fit TRAIN RUN0 --family lda --topics 50 --restarts 4 --combine consensus --heldout HELDOUT --seed 0
-    collapsium fit TRAIN RUN1 --family lda --topics 50 --restarts 4 --combine consensus --heldout HELDOUT --seed 1
-    python -m tests.benchmarks.consensus HELDOUT RUN0 RUN1
+collapsium fit TRAIN RUN1 --family lda --topics 50 --restarts 4 --combine consensus --heldout HELDOUT --seed 1
+python -m tests.benchmarks.consensus HELDOUT RUN0 RUN1
 
-Stability is one minus the mean Hellinger distance of matched topics (`collapsium.pipeline.models.topics`): of the
-members, over all pairs of a member of one run and a member of another; of the consensuses, over all pairs of runs.
+Stability is one minus the mean Hellinger distance of matched topics (`collapsium.pipeline.models.topics`). For
+members, it is averaged over all pairs of members of two runs; for consensuses, over all pairs of runs.
 """
 
 import argparse
@@ -37,14 +37,14 @@ def agreement(first, second):
 
 
 def require_disjoint(runs):
-    """Exit with an error if two runs have a member of the same seed."""
+    """Exit with an error if two runs have members with the same seed."""
     seeds = [Run(url).record()["seed"] for run in runs for _, url in members_of(run)]
     if len(set(seeds)) < len(seeds):
         raise SystemExit("expected runs whose members have different seeds")
 
 
 def measure(heldout, runs):
-    """Return the figures of consensuses of one corpus, a dict by name."""
+    """Return the metrics of consensuses of one corpus, by name."""
     members = [[url for _, url in members_of(run)] for run in runs]
     scores = [[evaluate(url, heldout=heldout).score for url in urls] for urls in members]
     pairs = list(itertools.combinations(range(len(runs)), 2))
@@ -68,7 +68,7 @@ def measure(heldout, runs):
 
 
 def table(rows):
-    """Return the figures as a table in Markdown."""
+    """Return the metrics as a table in Markdown."""
     lines = [
         f"| {' | '.join(COLUMNS)} |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",

@@ -1,14 +1,15 @@
-"""Figures of covariates: fits with `prevalence`, and effects with intervals.
+"""Benchmarks of covariates: fits with `prevalence`, and effects with intervals.
 
 ``python -m tests.benchmarks.covariates coverage OUT``: coverage and slopes of effects on corpora simulated from known
-coefficients, and how many topics are found.
-``python -m tests.benchmarks.covariates gadarian RESPONSES OUT``: the effect of a treatment on answers (K = 3).
-``python -m tests.benchmarks.covariates yelp REVIEWS OUT``: held-out scores with and without stars.
-``python -m tests.benchmarks.covariates permuted REVIEWS OUT``: how often coefficients of permuted stars look significant.
-``python -m tests.benchmarks.covariates speed REVIEWS OUT``: CPU seconds of fits with and without 12 columns, in turn.
-``python -m tests.benchmarks.covariates size REVIEWS OUT``: seconds and memory of effects of 100,000 reviews, 12 columns.
-RESPONSES is a CSV file with columns treatment, pid_rep and text, REVIEWS are JSON lines with stars and text. Results are
-printed, one line for each fit, and appended to OUT/covariates.jsonl.
+coefficients, and the number of recovered topics. ``python -m tests.benchmarks.covariates gadarian RESPONSES OUT``: the
+effect of a treatment on answers (K = 3). ``python -m tests.benchmarks.covariates yelp REVIEWS OUT``: held-out scores
+with and without stars. ``python -m tests.benchmarks.covariates permuted REVIEWS OUT``: how often coefficients of
+permuted stars are significant. ``python -m tests.benchmarks.covariates speed REVIEWS OUT``: CPU seconds of alternating
+fits with and without 12 columns. ``python -m tests.benchmarks.covariates size REVIEWS OUT``: seconds and memory of
+effects of 100,000 reviews, 12 columns.
+
+RESPONSES is a CSV file with columns treatment, pid_rep and text, REVIEWS are JSON lines with stars and text. Results
+are printed, one line for each fit, and appended to OUT/covariates.jsonl.
 """
 
 import csv
@@ -26,11 +27,11 @@ from tests.benchmarks.processes import peak_megabytes
 
 FORMULA = "~ x1 + x2 + bs(day, df=5) + party + source + region"
 LABELS, NUMBERS = ("party", "source", "region"), ("x1", "x2", "day")
-FOUND = 0.95  # Bhattacharyya coefficient with a true topic from which a topic is found
+FOUND = 0.95  # Bhattacharyya coefficient with a true topic above which a topic counts as recovered
 
 
 def report(out, **figures):
-    """Print figures and append them to the results."""
+    """Print metrics and append them to the results."""
     shown = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
     print(json.dumps(shown), flush=True)
     with (out / "covariates.jsonl").open("a", encoding="utf-8") as file:
@@ -38,7 +39,7 @@ def report(out, **figures):
 
 
 def corpus_of(place, rows, *, labels=(), covariates=(), **options):
-    """Write documents, dicts with texts and fields, and return their corpus."""
+    """Write documents, dictionaries with texts and fields, as a corpus."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     with (place / "rows.jsonl").open("w", encoding="utf-8") as file:
@@ -48,7 +49,8 @@ def corpus_of(place, rows, *, labels=(), covariates=(), **options):
 
 
 def simulated(seed, documents, topics, words, length):
-    """Documents of known coefficients: rows, a frame of fields, expected and drawn proportions, and topics by word."""
+    """Simulate documents with known coefficients; return rows, a frame of fields, expected and drawn proportions, and
+    phi."""
     import pandas as pd
     from formulaic import model_matrix
 
@@ -68,7 +70,7 @@ def simulated(seed, documents, topics, words, length):
     day = [place for place, name in enumerate(names) if name.startswith("bs(")]
     basis = np.column_stack([np.ones(documents), design[:, day]])
     for topic, phase in enumerate(noise.uniform(0, 2 * np.pi, topics)):
-        # Coefficients of the spline that fit a sine of one and a half periods.
+        # coefficients of the spline that fit one and a half periods of a sine
         wave = np.sin(3 * np.pi * frame["day"] / 366 + phase)
         coefficients[day, topic] = np.linalg.lstsq(basis, wave, rcond=None)[0][1:]
     prior = np.exp(design @ coefficients)
@@ -88,7 +90,7 @@ def simulated(seed, documents, topics, words, length):
 
 
 def coverage(out, seeds, first, lengths, documents, topics, words, iterations, start, formula, temperature):
-    """Coverage of 95% intervals and slopes of effects on simulated documents."""
+    """Measure the coverage of 95% intervals and the slopes of effects on simulated documents."""
     for length in lengths:
         for seed in range(first, first + seeds):
             rows, frame, expected, theta, phi = simulated(seed, documents, topics, words, length)
@@ -122,7 +124,7 @@ def _write_proportions(path, theta):
 
 
 def _compared(model, found, true, phi):
-    """Return coverage and slopes over the topics that were found."""
+    """Return coverage and slopes over the recovered topics."""
     words = [int(word[1:6]) for word in model.vocabulary.words]
     fitted = np.zeros_like(phi)
     topics = found.topics.tolist()
@@ -144,7 +146,7 @@ def _compared(model, found, true, phi):
 
 
 def gadarian(responses, out, seeds, iterations):
-    """The effect of the treatment on the topics of raw answers, with default options."""
+    """Estimate the effect of the treatment on the topics of raw answers, with default options."""
     with responses.open(encoding="utf-8", newline="") as file:
         rows = [{**row, "treatment": float(row["treatment"])} for row in csv.DictReader(file)]
     for row in rows:
@@ -162,7 +164,7 @@ def gadarian(responses, out, seeds, iterations):
 
 
 def _reviews(reviews, count, seed):
-    """A random sample of reviews."""
+    """Return a random sample of reviews."""
     content = gzip.decompress(reviews.read_bytes()) if reviews.suffix == ".gz" else reviews.read_bytes()
     rows = [json.loads(line) for line in content.decode().splitlines()]
     order = np.random.default_rng(seed).permutation(len(rows))[:count]
@@ -170,14 +172,14 @@ def _reviews(reviews, count, seed):
 
 
 def _halves(place, rows, covariates=("stars",), labels=()):
-    """A training corpus and held-out tokens of its documents."""
+    """Write a training corpus and held-out tokens of its documents."""
     corpus = corpus_of(place, rows, covariates=covariates, labels=labels, min_documents=10, max_document_share=0.3)
     split(corpus, place / "train", place / "heldout", fraction=0.1)
     return place / "train", place / "heldout"
 
 
 def yelp(reviews, out, documents, topics, iterations):
-    """Held-out scores with stars as a number."""
+    """Compare held-out scores with and without stars as a number."""
     rows = _reviews(reviews, documents, 0)
     train, heldout = _halves(out / "yelp", rows)
     for family in ("lda", "hdp"):
@@ -191,7 +193,8 @@ def yelp(reviews, out, documents, topics, iterations):
 
 
 def permuted(reviews, out, documents, topics, iterations, permutations, first):
-    """Shares of topics whose coefficients of permuted stars look significant, and deviations of lambda."""
+    """Measure the share of topics with significant coefficients of permuted stars, and the standard deviation of
+    lambda."""
     rows = _reviews(reviews, documents, 0)
     for number in range(first, first + permutations):
         order, began = np.random.default_rng(number + 1).permutation(len(rows)), time.process_time()
@@ -207,7 +210,7 @@ def permuted(reviews, out, documents, topics, iterations, permutations, first):
 
 
 def _twelve_columns(rows):
-    """Add random fields to reviews: a formula of the three has 12 columns."""
+    """Add random fields to reviews; return a formula of three fields that gives 12 columns."""
     noise = np.random.default_rng(0)
     for row in rows:
         row.update(day=float(noise.uniform(0, 366)), kind=str(noise.choice(list("abcdefg"))))
@@ -215,7 +218,7 @@ def _twelve_columns(rows):
 
 
 def size(reviews, out, documents, topics, iterations):
-    """Seconds and memory of effects of many reviews, which are repeated if there are fewer."""
+    """Measure seconds and memory of the effects of many reviews, which are repeated if there are not enough."""
     rows = _reviews(reviews, documents, 0)
     rows = [dict(rows[number % len(rows)]) for number in range(documents)]
     formula = _twelve_columns(rows)
@@ -232,7 +235,7 @@ def size(reviews, out, documents, topics, iterations):
 
 
 def speed(reviews, out, documents, topics, iterations, rounds):
-    """CPU seconds of fits without and with 3 covariates of 12 columns, which take turns."""
+    """Measure CPU seconds of alternating fits without and with 3 covariates of 12 columns."""
     rows = _reviews(reviews, documents, 0)
     informed = _twelve_columns(rows)
     train, _ = _halves(out / "speed", rows, ("stars", "day"), ("kind",))
@@ -244,12 +247,12 @@ def speed(reviews, out, documents, topics, iterations, rounds):
             options = {"topics": topics, "iterations": iterations if number else 2, "scheduler": "serial"}
             fit(train, out / "speed" / "run", family="lda", prevalence=formula, **options)
             seconds.append(time.process_time() - began)
-        if number:  # The first two fits wait for the compiler.
+        if number:  # the first two fits wait for the compiler
             plain, with_fields = seconds
             report(out, which="speed", topics=topics, lda=plain, prevalence=with_fields, ratio=with_fields / plain)
 
 
-COMMANDS = {  # the function, its paths, and its options with their defaults
+COMMANDS = {  # each command's function, its paths, and its options with defaults
     "coverage": (
         coverage,
         ("out",),

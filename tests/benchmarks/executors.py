@@ -1,7 +1,7 @@
-"""Iterations in threads and on a local cluster, side by side: ``python -m tests.benchmarks.executors TRAIN TEST``.
+"""Iterations in threads and on a local cluster: ``python -m tests.benchmarks.executors TRAIN TEST``.
 
-Fits of `lda` over all documents alternate between both, and every iteration is scored. Ratios are of sums over the
-iterations from the third on; the seconds of starting a cluster are the difference of both fits before the first one.
+Fits of `lda` over all documents alternate between both, and every iteration is scored. Ratios compare sums over the
+iterations from the third on. The seconds to start a cluster are the difference before the first iteration.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def measure(options, kind, place):
 
 
 def main():
-    """Print the seconds of each fit, and the ratio of both kinds."""
+    """Print the seconds of each fit, and the ratio of both executors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("train", type=Path)
     parser.add_argument("test", type=Path)

@@ -1,10 +1,11 @@
-"""Speed of inference: `python -m tests.benchmarks.inference RUN CORPUS` prints documents a second, ours and of others.
+"""Speed of inference: `python -m tests.benchmarks.inference RUN CORPUS` prints documents per second of several
+libraries.
 
-RUN is a fit of `lda` without its documents in CORPUS, which has the same vocabulary: they are folded in. Ours counts
-all from opening the run to the file of proportions. The others get the documents in memory and in their own form, and
-their results are thrown away. gensim has the topics of RUN. tomotopy is trained on CORPUS itself, as it takes no others.
-Each uses `--workers` cores. Repeats alternate; the medians are printed, of the time that passed and of processor time,
-which says more on a machine with other work.
+RUN is a fit of `lda` to other documents than CORPUS, which has the same vocabulary and is folded in. Collapsium's time
+includes everything from opening the run to writing the file of proportions. The other libraries get the documents in
+memory in their own format, and their results are discarded. gensim uses the topics of RUN; tomotopy is trained on
+CORPUS itself, because it cannot import topics. Each uses `--workers` cores. Repetitions alternate, and the medians of
+elapsed and processor time are printed; the latter is more reliable on a busy machine.
 """
 
 import argparse
@@ -21,11 +22,13 @@ import psutil
 from collapsium.pipeline import Model, infer
 from tests.benchmarks.comparison.base import Data
 
-TRAINING_SWEEPS = 50  # of tomotopy, whose inference takes the same time on any topics of some shape
+TRAINING_SWEEPS = (
+    50  # training iterations of tomotopy, whose inference takes the same time with any topics of this size
+)
 
 
 def ours(run, corpus, workers):
-    """Return a function that infers by the library, from a corpus on disk to a file."""
+    """Return a function that infers with Collapsium, from a corpus on disk to a file."""
 
     def call():
         with tempfile.TemporaryDirectory() as place:
@@ -35,7 +38,7 @@ def ours(run, corpus, workers):
 
 
 def tomotopy_inference(data, topics, workers):
-    """Return a function that infers by tomotopy, in its threads."""
+    """Return a function that infers with tomotopy, in its threads."""
     import tomotopy
 
     words = [list(map(str, data.tokens(number))) for number in data.documents()]
@@ -49,12 +52,12 @@ def tomotopy_inference(data, topics, workers):
 
 
 def gensim_chunk(model, chunk):
-    """Infer a chunk of documents by gensim."""
+    """Infer a chunk of documents with gensim."""
     return model.inference(chunk)[0].shape
 
 
 def gensim_inference(data, run, workers):
-    """Return a function that infers by gensim, in processes, as its inference has one thread."""
+    """Return a function that infers with gensim, in processes, because its inference is single-threaded."""
     from gensim.models import LdaModel
 
     model = Model(run)
@@ -92,7 +95,7 @@ def main():
         calls["tomotopy"] = tomotopy_inference(data, topics, arguments.workers)
     if "gensim" in arguments.peers:
         calls["gensim"] = gensim_inference(data, arguments.run, arguments.workers)
-    # Kernels are compiled or loaded before.
+    # compile or load the kernels first
     calls["collapsium"]()
     spent = {name: [] for name in calls}
     for _ in range(arguments.repeats):

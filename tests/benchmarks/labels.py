@@ -12,7 +12,7 @@ Corpora are folders as `collapsium ingest` makes them. Fits that lie in OUT alre
 from tests.benchmarks import labels_kept, labels_synthetic
 from tests.benchmarks.commands import run_command
 
-COMMANDS = {  # the function, its paths, and its options with their defaults
+COMMANDS = {  # each command's function, its paths, and its options with defaults
     "synthetic": (labels_synthetic.synthetic, ("out",), {"documents": 500, "tokens": 20, "seeds": 10, "restarts": 6}),
     "cube": (
         labels_synthetic.cube,

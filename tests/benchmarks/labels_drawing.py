@@ -1,4 +1,4 @@
-"""Documents with labels, drawn as the hierarchical Dirichlet scaling process has them, and how near a fit comes."""
+"""Documents simulated from the hierarchical Dirichlet scaling process with labels, and the accuracy of fits to them."""
 
 from dataclasses import dataclass, replace
 
@@ -36,7 +36,7 @@ class Truth:
 
 
 def sticks(topics, gamma, generator, least=0.0):
-    """Draw p; again while a topic has less than `least` of it."""
+    """Draw p, repeatedly until every topic has at least `least`."""
     while True:
         parts = np.append(generator.beta(1.0, gamma, topics - 1), 1.0)
         share = parts * np.append(1.0, np.cumprod(1.0 - parts[:-1]))
@@ -45,7 +45,7 @@ def sticks(topics, gamma, generator, least=0.0):
 
 
 def bags(truth, has, tokens, alpha, generator):
-    """Draw documents of given labels, shape (documents, labels), with a Poisson number of tokens."""
+    """Draw documents with given labels (documents, labels) and a Poisson number of tokens."""
     log_pi = drawing.log_gammas(alpha * truth.share, len(has), generator) + has @ np.log(truth.weights)
     theta = np.exp(log_pi - log_pi.max(axis=1, keepdims=True))
     theta /= theta.sum(axis=1, keepdims=True)
@@ -105,21 +105,24 @@ def found(run):
 
 
 def divergences(truth, fit):
-    """KL divergences of found topics from true ones, shape (true, found), in nats."""
+    """Return the KL divergences of fitted topics from true ones, shape (true, fitted), in nats."""
     true, fitted = truth.topics[:, np.newaxis] + 1e-12, fit.topics[np.newaxis] + 1e-12
     return (true * np.log(true / fitted)).sum(axis=2)
 
 
 def matched(truth, fit):
-    """Give each true topic a found one, so that the sum of the divergences is the least; and its total variation."""
+    """Match each true topic with a fitted one at the smallest sum of divergences; also return their total variation
+    distances."""
     _, matches = linear_sum_assignment(divergences(truth, fit))
     return matches, 0.5 * np.abs(truth.topics - fit.topics[matches]).sum(axis=1)
 
 
 def pooled(truth, fit):
-    """Return the log of how each label raises each true topic: found topics count together where they are nearest it.
+    """Return the log of how much each label raises each true topic, pooled over the fitted topics that are nearest to
+    it.
 
-    A topic that was found twice is one whose proportions are the sum; a label raises it by the mean of w over p.
+    The proportion of a topic that was fitted twice is the sum of both, so a label raises it by the mean of w weighted
+    by p.
     """
     nearest = divergences(truth, fit).argmin(axis=0)
     matches, _ = matched(truth, fit)
@@ -134,12 +137,14 @@ def pooled(truth, fit):
 
 
 def centred(log_weights):
-    """Take each label's mean over the topics away: proportions do not change where a label raises all topics alike."""
-    return np.round(log_weights - log_weights.mean(axis=1, keepdims=True), 9)  # so that ties of ranks are ties
+    """Subtract each label's mean over the topics, because proportions do not change if a label raises all topics
+    equally."""
+    # rounded so that equal values have equal ranks
+    return np.round(log_weights - log_weights.mean(axis=1, keepdims=True), 9)
 
 
 def agreement(truth, log_weights):
-    """Compare 1/w: Spearman's rho and mean absolute error, as they come and with each label's scale made the true one."""
+    """Compare 1/w by Spearman's rho and the mean absolute error, unscaled and with each label's true scale."""
     true = np.log(truth.weights)
     scaled = centred(log_weights) + true.mean(axis=1, keepdims=True)
     true_weights = np.exp(-true)

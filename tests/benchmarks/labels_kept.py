@@ -1,4 +1,4 @@
-"""Experiments on labels of corpora: labels kept, topics used against eta, and classes of one label a document."""
+"""Experiments with labels of corpora: partial labels, topics used against eta, and classification by a single label."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from collapsium.storage.runs.run import Run
 from tests.benchmarks.comparison import __main__ as comparison
 from tests.benchmarks.labels_tables import lines, saved, table, write
 
-# What is chosen among, on a tenth of the training documents: few labels want a small alpha, many a large one.
+# candidates that are compared on a tenth of the training documents: few labels need a small alpha, many a large one
 SETTINGS = (
     {"topics": 100, "alpha": 5.0, "eta": 0.1},
     {"topics": 100, "alpha": 30.0, "eta": 0.1},
@@ -27,19 +27,19 @@ HELD = {"family": "hdsp", "learn": ("gamma", "weights")}
 
 
 def fitted(corpus, out, **options):
-    """A run, fitted unless it exists."""
+    """Fit a run unless it exists; return it."""
     if not Run(out).model.exists("model.json") and not (Path(out) / "members").exists():
         fit(corpus, out, **options)
     return out
 
 
 def perplexity(run, test):
-    """Perplexity of unseen documents given their labels alone."""
+    """Return the perplexity of unseen documents given only their labels."""
     return evaluate(run, unseen=test, given_labels=True).given_labels.perplexity
 
 
 def thinned(corpus, out, share, seed):
-    """A corpus with a share of its labels."""
+    """Return a corpus with a share of its labels."""
     if share == 1.0:
         return corpus
     if not out.exists():
@@ -48,7 +48,8 @@ def thinned(corpus, out, share, seed):
 
 
 def kept(train, test, out, shares, restarts, iterations, etas, sweeps, seed):
-    """Perplexity given labels with a share of the training labels kept, beside partially labeled LDA with all."""
+    """Measure perplexity given labels after training with a share of the labels, and of partially labeled LDA with all
+    labels."""
     part, valid = out / "part", out / "valid"
     if not part.exists():
         split(train, part, valid, documents=True, fraction=0.1, seed=seed)
@@ -86,7 +87,7 @@ def kept(train, test, out, shares, restarts, iterations, etas, sweeps, seed):
 
 
 def partially(train, test, out, etas, sweeps, seed):
-    """Perplexities of partially labeled LDA with all labels."""
+    """Return the perplexities of partially labeled LDA with all labels."""
     rows = []
     for per_label in (2, 5):
         for eta in etas:
@@ -119,7 +120,7 @@ def draw_kept(rows, partial, out):
 
 
 def eta(train, out, etas, topics, iterations, seed):
-    """Topics used by the HDP and by hdsp, and the words that they hold, against eta."""
+    """Count the topics that the HDP and hdsp use, and their words, against eta."""
     bare = out / "unlabelled"
     if not bare.exists():
         copied(train, bare)
@@ -140,7 +141,7 @@ def eta(train, out, etas, topics, iterations, seed):
 
 
 def draw_eta(rows, out):
-    """Draw sorted posterior word counts, a panel a model, a line an eta."""
+    """Plot sorted posterior word counts, with a panel per model and a line per eta."""
 
     def painter(name):
         def paint(axes):
@@ -155,7 +156,7 @@ def draw_eta(rows, out):
 
 
 def copied(corpus, out, field=None):
-    """Write a corpus again without labels, or, of a field, its documents with exactly one label and that label alone."""
+    """Write a corpus again without labels, or only its documents with exactly one label of a field, with that label."""
     opened = Corpus(corpus)
     with created(Folder(out)) as fresh:
         writer = CorpusWriter(fresh, len(opened.vocabulary.words))
@@ -176,7 +177,7 @@ def copied(corpus, out, field=None):
 
 
 def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed):
-    """Predict the only label of documents by hdsp, and by LDA with a linear SVM and supervised LDA of tomotopy."""
+    """Predict the single label of documents with hdsp, with LDA and a linear SVM, and with tomotopy's supervised LDA."""
     parts = {}
     for name, corpus in (("train", train), ("test", test)):
         parts[name] = out / name
@@ -196,7 +197,7 @@ def classes(train, test, field, out, topics, lda, slda, alphas, iterations, seed
 
 
 def draw_classes(rows, out):
-    """Draw accuracy and macro F1 as bars."""
+    """Plot accuracy and macro F1 as bars."""
 
     def painter(figure):
         def paint(axes):

@@ -1,8 +1,10 @@
-"""Experiments on drawn documents: 5 topics of 10 terms, weights from distances in a cube, and perplexity given labels.
+"""Experiments on simulated documents: 5 topics of 10 terms, weights from distances in a cube, and perplexity given
+labels.
 
-All draw pi_mk ~ Gamma(alpha p_k, prod_j w_kj^-r_mj), fit hdsp with twice as many topics, take the best of some starts by
-the bound, and match topics by KL divergence. A topic that was found twice counts as the sum of both. What a label does
-to all topics alike cannot be seen in proportions: log weights are compared less each label's mean over the topics.
+All draw pi_mk ~ Gamma(alpha p_k, prod_j w_kj^-r_mj), fit hdsp with twice as many topics, select the best of several
+restarts by the bound, and match topics by KL divergence. A topic that was fitted twice counts as the sum of both. An
+effect of a label on all topics alike cannot be seen in proportions, so each label's mean over the topics is subtracted
+from the log weights.
 """
 
 import statistics
@@ -16,21 +18,22 @@ from tests.benchmarks.labels_drawing import Truth, agreement, bags, centred, fou
 from tests.benchmarks.labels_tables import lines, saved, table
 from tests.benchmarks.labels_tables import write as written
 
-NEAR, ORDERED = 0.15, 0.8  # total variation of topics that count as found, and rho of weights that are in order
-LEAST = 0.05  # no topic has less of p: what no document has cannot be found
-# The start of the paper, and alpha as it was drawn: where alpha grows, topics of neighbouring words merge.
+NEAR, ORDERED = 0.15, 0.8  # largest total variation distance of recovered topics, and least rho of recovered weights
+LEAST = 0.05  # least p of a topic, because a topic that no document has cannot be recovered
+# The initialisation of the paper, and the simulated alpha: with larger alpha, topics of neighbouring words merge.
 BARS = {"initial_topics": "lda", "alpha": 1.0, "learn": ("gamma", "weights"), "eta": 0.5, "iterations": 200}
-# At alpha 1 a document tells so little of weights that the weights of ten labels have rho 0.82 with the true ones where pi is
+# Documents at alpha 1 contain little information on weights: even with known pi, rho is 0.82 with ten labels and 0.91 with
+# # five; at alpha 3, 0.93 and 0.96. Alpha is learned, because a fixed one lets copies of topics separate documents instead of labels.
 # known, of five 0.91; at 3, 0.93 and 0.96. Alpha is learned: held, copies of topics part documents that labels should.
 CUBE = {"initial_topics": "lda", "eta": 0.5, "iterations": 100}
-CUBE_WORDS = 20, 0.1  # of the vocabulary, and the Dirichlet parameter that topics are drawn with
+CUBE_WORDS = 20, 0.1  # size of the vocabulary, and the Dirichlet parameter of simulated topics
 COMPARED = """rho: of log weights less each label's mean over the topics; rho_raw: as they come; mae: of 1/w, each label's
 scale being made the true one; mae_raw: as they come."""
-EACH = 2.0  # labels of a document, in the mean
+EACH = 2.0  # mean number of labels per document
 
 
 def recovered(out, truth, counts, has, restarts, seed, **options):
-    """Fit the simulated data; an existing run is not fitted again."""
+    """Fit the simulated data unless the run exists."""
     corpus, run = out / f"corpus-{seed}", out / f"run-{seed}"
     if not corpus.exists():
         write(corpus, counts, has)
@@ -41,7 +44,7 @@ def recovered(out, truth, counts, has, restarts, seed, **options):
 
 
 def bars():
-    """Five topics of four neighbouring terms each, which share their outer terms with the next: shape (5, 10)."""
+    """Return five topics (5, 10) over four neighbouring terms each, whose outer terms are shared with the next topic."""
     topics = np.zeros((5, 10))
     for topic in range(5):
         topics[topic, np.arange(2 * topic - 1, 2 * topic + 3) % 10] = 0.1, 0.4, 0.4, 0.1
@@ -49,13 +52,13 @@ def bars():
 
 
 def spread():
-    """Weights of four labels and five topics, 0.1 to 10, each topic being raised by some and lowered by others."""
+    """Return weights of four labels and five topics from 0.1 to 10; some labels raise a topic, and others lower it."""
     scale = np.geomspace(0.1, 10.0, 20)
     return np.array([[scale[4 * ((k + 2 * j) % 5) + j] for k in range(5)] for j in range(4)])
 
 
 def synthetic(out, documents, tokens, seeds, restarts):
-    """Find five topics over ten terms and the order of four labels' weights, seed by seed."""
+    """Recover five topics over ten terms and the order of four labels' weights, for each seed."""
     rows, last = [], None
     print("seed  worst topic (total variation)  rho of weights  found")
     for seed in range(seeds):
@@ -79,7 +82,7 @@ def synthetic(out, documents, tokens, seeds, restarts):
 
 
 def draw_synthetic(truth, fitted, matches, weights, out):
-    """Draw true and found topics, and log weights less each label's mean, as heat maps of the first seed."""
+    """Plot true and fitted topics and centred log weights of the first seed, as heat maps."""
     pairs = [("true topics", truth.topics), ("inferred topics", fitted.topics[matches])]
     logs = [("true weights", centred(np.log(truth.weights)).T), ("inferred weights", centred(weights).T)]
 
@@ -99,7 +102,7 @@ def draw_synthetic(truth, fitted, matches, weights, out):
 
 
 def cube(out, sides, runs, documents, topics, labels, tokens, alpha, restarts):
-    """Compare weights from distances in a cube with those that are found, by the cube's side."""
+    """Compare simulated weights, from distances in a cube, with fitted ones, by the side of the cube."""
     rows = []
     print("side  run  rho  rho raw  mean absolute error of 1/w: scaled, raw  worst topic  median topic")
     for side in sides:
@@ -143,7 +146,7 @@ def by(rows, name, figures):
 
 
 def draw_cube(means, out):
-    """Draw mean absolute error and rho against the side."""
+    """Plot mean absolute error and rho against the side."""
 
     def painter(names, title):
         def paint(axes):
@@ -163,12 +166,12 @@ def draw_cube(means, out):
 DEFAULTS = {"length": 50, "labels": 100, "documents": 500}
 VARIED = {"length": (10, 25, 50, 100, 200), "labels": (10, 50, 100), "documents": (100, 250, 500, 1000, 2000)}
 TEST = 200  # documents
-GAMMA = 20.0  # of drawn sticks, so that some 60 topics have most of the tokens
+GAMMA = 20.0  # truncation of the sticks, with which some 60 topics have most of the tokens
 SHOWN = {"length": "tokens of a document", "labels": "labels", "documents": "training documents"}
 
 
 def predictive(out, words, topics, runs, iterations, alpha, variance):
-    """Perplexity given labels with and without labels in training, over three settings of what is drawn."""
+    """Measure perplexity given labels with and without labels in training, varying three settings of the simulation."""
     rows = []
     print("varied     value  run    HDP   HDSP")
     for varied, values in VARIED.items():
@@ -202,7 +205,7 @@ def predictive(out, words, topics, runs, iterations, alpha, variance):
 
 
 def _drawn(folder, sizes, words, topics, alpha, variance, seed):
-    """Draw training documents, the same without labels, and test documents; return where these are."""
+    """Simulate training documents, the same without labels, and test documents; return their paths."""
     if (folder / "test").exists():
         return folder / "test"
     generator = np.random.default_rng([*sizes.values(), seed])
@@ -219,7 +222,7 @@ def _drawn(folder, sizes, words, topics, alpha, variance, seed):
 
 
 def draw_predictive(panels, out):
-    """Draw perplexity against each of the three."""
+    """Plot perplexity against each of the three settings."""
 
     def painter(name):
         def paint(axes):

@@ -25,13 +25,13 @@ def write(out, name, results, tables, note):
 
 
 def lines(axes, x, y, label, error=None):
-    """Draw a line with marks, of the next colour."""
+    """Plot a line with markers, in the next colour."""
     at = len(axes.lines)
     axes.errorbar(x, y, yerr=error, color=COLOURS[at % len(COLOURS)], marker=MARKS[at % len(MARKS)], label=label)
 
 
 def saved(path, painters, legend=True):
-    """Draw panels side by side, each by its own function of the axes, where matplotlib is installed."""
+    """Save a figure of panels, each drawn by a function of its axes, if matplotlib is installed."""
     if not can_draw():
         return
     from matplotlib.figure import Figure

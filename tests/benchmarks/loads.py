@@ -1,10 +1,10 @@
-"""Time of loading checkpoints and models, and the share of their checks: ``python -m tests.benchmarks.loads OUT``.
+"""Time to load checkpoints and models, and the share of their checks: ``python -m tests.benchmarks.loads OUT``.
 
-Corpora are drawn into OUT, and each family is fitted there with each of its forms of states; what lies there already is not
-made again. FAMILY... names some of them. Then checkpoints are restored as `fit --resume` does it, and models are opened with
-all their rows and documents, in one thread. A table has milliseconds of processor time, medians over rounds: of a corpus, of
-a checkpoint without its corpus, of its checks (`ModelChecks`) with their share of the checkpoint and of both, and of a model
-with the same. Files come from the system's cache.
+Corpora are simulated in OUT, and each family is fitted there with each kind of its states, unless the files exist.
+FAMILY... selects families. Checkpoints are then restored as by `fit --resume`, and models are opened with all their
+rows and documents, in one thread. The table has medians of processor time in milliseconds: for a corpus, for a
+checkpoint without its corpus, for its checks (`ModelChecks`) with their share of the checkpoint and of both, and the
+same for a model. Files come from the system's cache.
 """
 
 import argparse
@@ -60,7 +60,7 @@ CASES = {
 
 
 def corpus_of(out, kind, tokens):
-    """Draw a corpus of documents of 100 tokens, or of vectors, unless it exists."""
+    """Simulate a corpus of documents with 100 tokens, or of vectors, unless it exists."""
     place = out / f"{kind}-{tokens}"
     family, more = {
         "documents": ("partially-labeled-lda", {"tokens": 100, "words": 20_000}),
@@ -77,7 +77,7 @@ def corpus_of(out, kind, tokens):
 
 
 def label(corpus, place):
-    """Copy a corpus, and give its documents labels."""
+    """Copy a corpus with a label for each document."""
     generator, names = np.random.default_rng(1), [("label", f"label-{number}") for number in range(8)]
     with created(Folder(place)) as folder:
         words = corpus.vocabulary.words
@@ -107,7 +107,7 @@ def run_of(out, family, options, tokens, topics):
 
 
 class Stopwatch:
-    """Seconds in the checks of arrays while it is entered."""
+    """Measures the seconds in the checks of arrays while it is entered."""
 
     def __enter__(self):
         self.seconds, self._stack = 0.0, contextlib.ExitStack()
@@ -153,7 +153,7 @@ def restored(run):
 
 
 def _done(part):
-    """Wait for a part."""
+    """Wait for an asynchronous read."""
 
 
 def opened(run):
@@ -170,7 +170,7 @@ def opened(run):
 
 def line(run, rounds):
     """Return the cells of a row of the table."""
-    restored(run), opened(run)  # kernels are loaded before
+    restored(run), opened(run)  # load the kernels first
     first = [statistics.median(values) for values in zip(*(restored(run) for _ in range(rounds)), strict=True)]
     second = [statistics.median(values) for values in zip(*(opened(run) for _ in range(rounds)), strict=True)]
     size = sum(path.stat().st_size for path in (run / "checkpoints").rglob("*") if path.is_file()) / 1e6
@@ -181,7 +181,7 @@ def line(run, rounds):
 
 
 def main():
-    """Fit what is not there, and print the table."""
+    """Make the missing fits, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("families", nargs="*", metavar="FAMILY", default=list(CASES))

@@ -1,4 +1,4 @@
-"""The machine and the versions that figures depend on."""
+"""The machine and the versions on which measurements depend."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def machine(names):
-    """Return processor, cores, memory, and the versions of some packages, where installed."""
+    """Return the processor, cores, memory, and the versions of installed packages."""
     cpu = platform.processor() or platform.machine()
     described = Path("/proc/cpuinfo")
     if described.exists():

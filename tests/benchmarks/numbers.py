@@ -1,7 +1,8 @@
-"""How many topics `hdp` finds of those that are planted: ``python -m tests.benchmarks.numbers 10 30 --seeds 10``.
+"""The number of topics that `hdp` recovers: ``python -m tests.benchmarks.numbers 10 30 --seeds 10``.
 
-For each number and seed a corpus is simulated, a tenth of its tokens held out, and `hdp` fitted twice: from its default
-truncation, and from the true number without moves. The truth is the planted topics that hold 99% of the tokens.
+For each number and seed, a corpus is simulated, a tenth of its tokens is held out, and `hdp` is fitted twice: from its
+default truncation, and from the true number without split-merge moves. The true number is the number of simulated
+topics with 99% of the tokens.
 """
 
 import argparse
@@ -16,13 +17,13 @@ from collapsium.storage.runs.run import Run
 
 
 def holding(share):
-    """How many topics hold 99% of the tokens."""
+    """Return how many of the largest topics hold 99% of the tokens."""
     running = np.cumsum(np.sort(share)[::-1])
     return int(np.searchsorted(running, 0.99 * running[-1]) + 1)
 
 
-def planted(corpus, place, topics):
-    """The topics that hold 99% of the tokens, by the proportions that documents were drawn with."""
+def true_number(corpus, place, topics):
+    """Return the number of topics that hold 99% of the tokens, by the simulated proportions of the documents."""
     infer(corpus, corpus, place / "truth.parquet", threshold=0.0)
     table, share = pq.read_table(place / "truth.parquet"), np.zeros(topics)
     for ids, proportions in zip(table["topics"].to_pylist(), table["proportions"].to_pylist(), strict=True):
@@ -31,12 +32,12 @@ def planted(corpus, place, topics):
 
 
 def last(run):
-    """The last iteration that a run tells of."""
+    """Return the last iteration among a run's events."""
     return [event for event in Run(run).events() if event["event"] == "iteration"][-1]
 
 
 def measure(topics, documents, alpha, seed, place):
-    """One corpus: the true number, the number that is found, and both scores."""
+    """Return the true number, the recovered number and both scores of one corpus."""
     drawn = {"documents": documents, "words": 500, "tokens": 100, "topics": topics, "alpha": alpha, "seed": seed}
     simulate(place / "corpus", family="lda", **drawn)
     split(place / "corpus", place / "train", place / "heldout", seed=1)
@@ -44,13 +45,13 @@ def measure(topics, documents, alpha, seed, place):
     fit(place / "train", place / "known", topics=topics, split_merge_moves=False, **options)
     fit(place / "train", place / "found", **options)
     known, found = last(place / "known"), last(place / "found")
-    return planted(place / "corpus", place, topics), int(found["topics_99"]), found["score"], known["score"]
+    return true_number(place / "corpus", place, topics), int(found["topics_99"]), found["score"], known["score"]
 
 
 def main():
-    """Measure, a line a corpus, and sum up."""
+    """Measure, with a line for each corpus, and summarise."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("topics", type=int, nargs="+", help="numbers of planted topics")
+    parser.add_argument("topics", type=int, nargs="+", help="numbers of simulated topics")
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--alpha", type=float, default=0.1, help="a_k of the documents that are drawn (default: 0.1)")
     parser.add_argument("--seeds", type=int, default=10)
@@ -63,12 +64,12 @@ def main():
             near += abs(found - truth) <= 0.1 * truth
             worse.append(known - score)
             print(
-                f"{topics} planted, seed {seed}: {found} of {truth}, {score:.4f}; from the number {known:.4f}",
+                f"{topics} simulated, seed {seed}: {found} of {truth}, {score:.4f}; from the number {known:.4f}",
                 flush=True,
             )
         nearly_equal = sum(loss <= 0.005 for loss in worse)
         print(
-            f"{topics} planted: {near} of {arguments.seeds} within 10%; {nearly_equal} at most 0.005 worse, mean {np.mean(worse):.4f}"
+            f"{topics} simulated: {near} of {arguments.seeds} within 10%; {nearly_equal} at most 0.005 worse, mean {np.mean(worse):.4f}"
         )
 
 

@@ -1,14 +1,15 @@
-"""The peers, each as its users run it: `python -m tests.benchmarks.peers NAME TRAIN HELDOUT ...` prints JSON lines.
+"""Other libraries, run as their users would: `python -m tests.benchmarks.peers NAME TRAIN HELDOUT ...` prints JSON
+lines.
 
-TRAIN and HELDOUT are corpora, or files that `Data.save` wrote of them: a peer that reads those does not carry the
-memory of our reader. Lines say when a fit begins and ends, so that memory can be watched while it lasts.
+TRAIN and HELDOUT are corpora, or files that `Data.save` wrote of them; a library that reads these files does not
+include the memory of our reader. Lines mark the beginning and the end of a fit, so that its memory can be measured.
 
-Every other line has the seconds that the peer has spent fitting (its initialisation counted; reading, converting and
-scoring not), its iterations, and the score of its current state by the one definition that all are measured with: the
-mean over held-out tokens of log sum_k theta_dk phi_kw, in nats, with theta = (n_dk + alpha) / (n_d + K alpha) and
-phi = (n_kw + beta/W) / (n_k + beta), or the peer's own estimates where it gives those. Words that a peer does not know
-get the prior's probability. With `--samples S` the last line has also the score of the mean prediction of S samples,
-`--sample-every` iterations apart, of which the last state is the last.
+Every other line has the seconds that the library has spent fitting (including initialisation, but not reading,
+converting and scoring), its iterations, and the score of its current state. The score is the same for all: the mean
+over held-out tokens of log sum_k theta_dk phi_kw, in nats, with theta = (n_dk + alpha) / (n_d + K alpha) and phi =
+(n_kw + beta/W) / (n_k + beta), or the library's own estimates if it has some. Words that a library does not know get
+the prior's probability. With `--samples S`, the last line also has the score of the mean prediction of S samples,
+`--sample-every` iterations apart, the last of which is the last state.
 """
 
 import argparse
@@ -24,18 +25,18 @@ from tests.benchmarks.processes import peak_megabytes
 
 __all__ = ["LIBRARIES", "PEERS", "RESTARTS", "Data", "installed"]
 
-EACH = 0.1  # of the iterations, between two scores
+EACH = 0.1  # share of the iterations between two scores
 
 
 def steps(iterations):
-    """Iterations to run between scores: a few early ones, then tenths."""
+    """Return the iterations to run between scores: a few early ones, then tenths."""
     early = [at for at in (1, 2, 5, 10, 20, 50) if at < iterations * EACH]
     at = sorted({*early, *(max(round(iterations * EACH * n), 1) for n in range(1, round(1 / EACH) + 1))})
     return np.diff([0, *at]).tolist()
 
 
 def print_line(**line):
-    """Print a line of JSON, at once."""
+    """Print a line of JSON, and flush it."""
     print(json.dumps(line), flush=True)
 
 
@@ -48,7 +49,7 @@ def stops(arguments):
 
 
 def run(arguments):
-    """Fit a peer step by step, and print its state's score after each."""
+    """Fit a library step by step, and print the score of its state after each step."""
     data, held = Data.read(arguments.train), Data.read(arguments.heldout)
     if arguments.eta is not None:
         arguments.beta = arguments.eta * data.size

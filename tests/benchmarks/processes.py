@@ -1,4 +1,4 @@
-"""Commands that are watched while they run: their output, their seconds, and the memory of all their processes."""
+"""Commands that are measured while they run: their output, elapsed seconds, and the memory of all their processes."""
 
 import contextlib
 import json
@@ -30,14 +30,14 @@ class Watched:
 
 
 def tree(process):
-    """Return a process and all that came of it; nothing, if it has ended."""
+    """Return a process and all its descendants; an empty list if it has ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return [process, *process.children(recursive=True)]
     return []
 
 
 def memory(process):
-    """Return the resident megabytes of a process and all that came of it."""
+    """Return the resident megabytes of a process and all its descendants."""
     total = 0
     for member in tree(process):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -52,7 +52,7 @@ def peak_megabytes():
 
 
 def end(process):
-    """End a process that we started, and all that came of it."""
+    """End a process that this one started, and all its descendants."""
     for member in tree(process):
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
@@ -111,7 +111,7 @@ def _follow(process, seen, deadline, always):
         while True:
             ready = selector.select(timeout=SAMPLED_EVERY)
             if wanted and (ready or time.perf_counter() >= due):
-                # Also when a line has come: it may say that there is nothing more to watch.
+                # checked even after a line, which may end the measurement
                 seen.megabytes = max(seen.megabytes, memory(process))
                 due = time.perf_counter() + SAMPLED_EVERY
             if time.perf_counter() > deadline:

@@ -1,9 +1,9 @@
 """Reuters-21578 as JSON lines: ``python -m tests.benchmarks.reuters reuters21578.tar.gz reuters.jsonl``.
 
-Teh, Kurihara and Welling (2007) compare on the news whose topics have more than 300 documents each. With ``--modapte
-test.jsonl``, the training and the test part of the split that is called ModApte, of the documents that have topics, each
-with its topics and places. With ``--octis FOLDER``, two data sets for ``tests.benchmarks.topics``: the news of one
-topic alone, and their titles as short texts.
+Teh, Kurihara and Welling (2007) use the news items whose topics have more than 300 documents each. ``--modapte
+test.jsonl`` writes the training and test parts of the ModApte split, with documents that have topics, and their topics
+and places. ``--octis FOLDER`` writes two data sets for ``tests.benchmarks.topics``: the news items with a single
+topic, and their titles as short texts.
 """
 
 import argparse
@@ -27,7 +27,7 @@ MIN_DOCUMENTS = 5
 
 
 def documents(archive):
-    """Number, topics, text (title and body), places and part of the split of each document, in the archive's order."""
+    """Yield the number, topics, text (title and body), places and split of each document, in the archive's order."""
     with tarfile.open(archive) as files:
         for member in sorted((file for file in files if file.name.endswith(".sgm")), key=lambda file: file.name):
             content = files.extractfile(member).read().decode("latin-1")
@@ -69,7 +69,7 @@ def main():
 
 
 def write(path, kept, labelled):
-    """Write documents as JSON lines, with their topics and places where these are wanted; return how many."""
+    """Write documents as JSON lines, with topics and places if requested; return their number."""
     with path.open("w", encoding="utf-8") as lines:
         for number, topics, text, places, _ in kept:
             more = {"topics": topics, "places": places} if labelled else {}
@@ -78,7 +78,8 @@ def write(path, kept, labelled):
 
 
 def write_octis(folder, kept, part_of):
-    """Write a part of each text in the format of OCTIS, with the topic as label; every document is fitted and measured."""
+    """Write a part of each text in the format of OCTIS, with the topic as label; all documents are both fitted and
+    evaluated."""
     texts = [[word for word in WORD.findall(part_of(text).lower()) if word not in STOP] for _, _, text, _, _ in kept]
     counts = Counter(word for text in texts for word in set(text))
     words = sorted(word for word, count in counts.items() if count >= MIN_DOCUMENTS)

@@ -11,7 +11,7 @@ not made again: other options, another OUT.
 from tests.benchmarks import segments_planted, segments_texts
 from tests.benchmarks.commands import run_command
 
-COMMANDS = {  # the function, its paths, and its options with their defaults
+COMMANDS = {  # each command's function, its paths, and its options with defaults
     "planted": (
         segments_planted.planted,
         ("out",),

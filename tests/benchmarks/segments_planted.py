@@ -1,4 +1,4 @@
-"""Segmented and sequential corpora that are drawn, and what fits recover of them."""
+"""Simulated segmented and sequential corpora, and their recovery by fits."""
 
 import shutil
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from collapsium.workers.families.networks.graph import graph_of
 from tests.benchmarks.labels_kept import fitted
 from tests.benchmarks.labels_tables import saved, table, write
 
-MODELS = {"segmented-lda": 5.0, "sequential-lda": 20.0}  # with the strengths that they are drawn with
-FOUND = 0.15  # total variation up to which a topic counts as recovered
-WITHIN = 1.5  # factor up to which a strength does
+MODELS = {"segmented-lda": 5.0, "sequential-lda": 20.0}  # families with the strengths of their simulation
+FOUND = 0.15  # total variation distance within which a topic counts as recovered
+WITHIN = 1.5  # factor within which a strength counts as recovered
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Truth:
 
 
 def draw(family, out, documents, segments, tokens, topics, words, seed):
-    """Write a corpus of equal numbers of segments and tokens; return the truth."""
+    """Write a simulated corpus with equal numbers of segments and tokens; return the true parameters."""
     stream, strength = Stream(seed, "planted"), MODELS[family]
     generator = stream.generator()
     config = make_options(family, {"topics": topics, "alpha": 0.3, "strength": strength})
@@ -60,7 +60,7 @@ def draw(family, out, documents, segments, tokens, topics, words, seed):
 
 
 def proportions(run, name):
-    """The topic proportions of a run's documents, or of their segments."""
+    """Return the topic proportions of a run's documents, or of their segments."""
     model = Model(run)
     half = model.family
     found = [half.infer(model.local_state(n), model.global_state)[name] for n in range(len(model.record.shards))]
@@ -68,7 +68,8 @@ def proportions(run, name):
 
 
 def compared(run, truth, name):
-    """Distances of topics and of segments' proportions (total variation, means), and the largest of a topic."""
+    """Return the mean total variation distances of topics and of segments' proportions, and the largest one of a
+    topic."""
     model = Model(run)
     phi = np.concatenate([model.family.probabilities(model.rows(n), model.global_state)["word_topic"] for n in [0]]).T
     apart = 0.5 * np.abs(truth.topics[:, np.newaxis] - phi).sum(axis=2)
@@ -82,14 +83,14 @@ def compared(run, truth, name):
 
 
 def planted(out, seeds, documents, segments, tokens, topics, words, iterations):
-    """Topics, strength and segments' proportions of drawn corpora, beside LDA on the segments."""
+    """Measure the recovery of topics, strength and segments' proportions, compared with LDA on the segments."""
     rows = []
     for family in MODELS:
         for seed in range(seeds):
             place = out / f"{family}-{seed}"
             place.mkdir(exist_ok=True)
             for old in (place / "corpus", place / "flat"):
-                shutil.rmtree(old, ignore_errors=True)  # drawn anew, and the same
+                shutil.rmtree(old, ignore_errors=True)  # simulated again, identically
             truth = draw(family, place / "corpus", documents, segments, tokens, topics, words, seed)
             explode_corpus(Corpus(place / "corpus"), place / "flat")
             options = {"topics": topics, "iterations": iterations, "seed": seed}

@@ -1,4 +1,5 @@
-"""Segmented and sequential models of texts: the NIPS papers by sentences, The Prince by chapters, and how fast sweeps are."""
+"""Segmented and sequential models of texts: the NIPS papers by sentences, The Prince by chapters, and the speed of
+sweeps."""
 
 import gzip
 import json
@@ -19,12 +20,12 @@ from tests.benchmarks.segments_planted import proportions
 
 LAST = re.compile(r"References|REFERENCES|Bibliography|BIBLIOGRAPHY|R ?e ?f ?e ?r ?e ?n ?c ?e ?s")
 HYPHEN = re.compile(r"(\w)- ?\n ?([a-z])")
-HEAD = 4000  # characters in which a paper's abstract begins
+HEAD = 4000  # characters within which a paper's abstract begins
 LEARN = ("alpha", "beta")
 
 
 def body(text):
-    """A paper without what stands before its abstract and from its references on, hyphens at line ends undone."""
+    """Return a paper from after the word "abstract" up to its references, with hyphenated words joined."""
     found = re.search(r"\babstract\b", text[:HEAD], re.IGNORECASE)
     text = text[found.end() :] if found else text
     last = [match.start() for match in LAST.finditer(text) if match.start() > len(text) / 2]
@@ -32,7 +33,7 @@ def body(text):
 
 
 def prepare(papers, out, share, seed):
-    """The corpora: training papers, and of the others one half of each sentence's words and the other; all exploded too."""
+    """Make the corpora: training papers, and two halves of each sentence's words of the others; each also exploded."""
     if (out / "scored-flat").exists():
         return
     opener = gzip.open if papers.suffix == ".gz" else open
@@ -48,7 +49,7 @@ def prepare(papers, out, share, seed):
 
 
 def nips(papers, out, topics, iterations, samples, share, seed):
-    """Perplexity of unseen papers' words, half of each sentence fitted and half scored, alike for all."""
+    """Measure the perplexity of unseen papers after fitting one half of each sentence's words and scoring the other."""
     prepare(papers, out, share, seed)
     rows = []
     for many in topics:
@@ -85,7 +86,8 @@ def nips(papers, out, topics, iterations, samples, share, seed):
 
 
 def chapters(text, out, seeds):
-    """The book with its chapters as segments, and splits of its words, a fifth held out; all exploded too."""
+    """Make a corpus of the book with chapters as segments, and splits that hold out a fifth of the words; each also
+    exploded."""
     if (out / f"heldout-{seeds - 1}-flat").exists():
         return
     whole = text.read_text(encoding="utf-8-sig")
@@ -102,13 +104,14 @@ def chapters(text, out, seeds):
 
 
 def neighbours(theta):
-    """Mean Hellinger distance between the proportions of neighbouring rows."""
+    """Return the mean Hellinger distance between the proportions of consecutive rows."""
     roots = np.sqrt(theta / theta.sum(axis=1, keepdims=True))
     return float(np.sqrt(np.maximum(1.0 - (roots[1:] * roots[:-1]).sum(axis=1), 0.0)).mean())
 
 
 def prince(text, out, topics, iterations, samples, seeds):
-    """Neighbouring chapters' distances and held-out scores of sequential-lda beside LDA on chapters, a split a seed."""
+    """Compare sequential-lda with LDA on chapters by consecutive chapters' distances and held-out scores, for each
+    split."""
     chapters(text, out, seeds)
     rows = []
     for seed in range(seeds):
@@ -148,7 +151,8 @@ def prince(text, out, topics, iterations, samples, seeds):
 
 
 def speed(corpus, topics, iterations, rounds):
-    """Tokens a second and processor of sweeps over the corpus's first shard, in turns; medians."""
+    """Measure the tokens per second and processor time of alternating sweeps over the corpus's first shard, as
+    medians."""
     reference = Corpus(corpus).references[0]
     words = Corpus(corpus).manifest.vocabulary.words
     found = {}

@@ -1,11 +1,11 @@
-"""Speed of the service: `python -m tests.benchmarks.service RUN TEXTS.jsonl` prints single texts and batches, ours and of others.
+"""Speed of the service: `python -m tests.benchmarks.service RUN TEXTS.jsonl` measures single texts and batches.
 
-RUN is a fit of `lda`, and TEXTS.jsonl has short texts in the field "text". Ours is asked over HTTP by a client in this
-process. gensim (with the topics of RUN) and tomotopy (trained on the texts, as it takes no topics) are called here, without
-HTTP and JSON, from the text to proportions. The processor time is the service's, or the library's; it says more than
-the time that passed on a machine with other work. `--load SECONDS` then keeps a service of published versions, all of them
-copies of RUN, at four fifths of its rate in batches, with a version published every `--publish` seconds, and counts
-answers by status.
+RUN is a fit of `lda`, and TEXTS.jsonl has short texts in the field "text". The service is queried over HTTP by a
+client in this process. gensim (with the topics of RUN) and tomotopy (trained on the texts, because it cannot import
+topics) are called in this process without HTTP and JSON, from text to proportions. The processor time is that which
+the service or the library uses; it is more reliable than elapsed time on a busy machine. `--load SECONDS` then keeps
+the service at four fifths of its rate in batches, publishes a new version, a copy of RUN, every `--publish` seconds,
+and counts answers by status.
 """
 
 import argparse
@@ -35,7 +35,9 @@ from collapsium.storage.runs.run import Run
 
 JOB = '[batch]\nfolder = "job"\n[ingest]\nsources = ["*.jsonl"]\n[fit]\nfamily = "lda"\ntopics = 200\n'
 HEADERS = {"Content-Type": "application/json"}
-TRAINING_SWEEPS = 20  # of tomotopy, whose inference takes the same time on any topics of some shape
+TRAINING_SWEEPS = (
+    20  # training iterations of tomotopy, whose inference takes the same time with any topics of this size
+)
 
 
 @contextlib.contextmanager
@@ -52,7 +54,7 @@ def service(run, threads):
 
 @contextlib.contextmanager
 def publishing(run, seconds):
-    """Publish copies of a run, one after another, and yield the file of their job and the numbers so far."""
+    """Publish copies of a run, one after another; yield the file of their job and the version numbers so far."""
     numbers, stop = [], threading.Event()
     with tempfile.TemporaryDirectory() as place:
         job = Path(place) / "job.toml"
@@ -92,7 +94,7 @@ def publishing(run, seconds):
 
 
 def ask(connection, texts, **options):
-    """Ask the service for the proportions of texts, and return the status of the answer."""
+    """Request the proportions of texts from the service, and return the status of the answer."""
     connection.request("POST", "/score", json.dumps({"texts": texts, **options}), HEADERS)
     response = connection.getresponse()
     response.read()
@@ -100,7 +102,7 @@ def ask(connection, texts, **options):
 
 
 def in_batches(port, batches, clients, **options):
-    """Ask for batches of texts by several clients at once; return the seconds that it took, and the answers by status."""
+    """Request batches of texts by several concurrent clients; return the seconds and the answers by status."""
 
     def work(batch):
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as connection:
@@ -119,7 +121,7 @@ def processor_seconds(process):
 
 
 def gensim_inference(run):
-    """Return a function from texts to proportions by gensim, with the topics of a run."""
+    """Return a function from texts to proportions with gensim, using the topics of a run."""
     from gensim.corpora import Dictionary
     from gensim.models import LdaModel
     from gensim.utils import simple_preprocess
@@ -134,7 +136,7 @@ def gensim_inference(run):
 
 
 def tomotopy_inference(texts, topics, threads):
-    """Return a function from texts to proportions by tomotopy, trained on the texts."""
+    """Return a function from texts to proportions with tomotopy, trained on the texts."""
     import tomotopy
 
     words = re.compile(r"\w\w+").findall
@@ -153,7 +155,7 @@ def report(library, singles, texts, seconds, processor):
 
 
 def measure_peer(library, infer, singles, batches):
-    """Time single texts and batches of a library in this process."""
+    """Time single texts and batches with a library in this process."""
     infer(batches[0])
     times = []
     for text in singles:
@@ -185,7 +187,7 @@ def measure_service(run, singles, batches, threads):
 
 
 def keep_under_load(run, batches, threads, seconds, pause, publish):
-    """Keep the service busy while versions are published, and print the answers by status and its memory."""
+    """Keep the service under load while versions are published, and print its memory and the answers by status."""
     with publishing(run, publish) as (job, numbers), service(str(job), threads) as (port, process):
         end, answers, longest = time.monotonic() + seconds, collections.Counter(), 0.0
         for first in itertools.count(0, threads):

@@ -1,4 +1,4 @@
-"""The comparison with classifiers on unseen documents: what they learn from, and what its command writes."""
+"""The comparison with classifiers on unseen documents: their training examples, and the output of its command."""
 
 import sys
 import types
@@ -24,10 +24,10 @@ from tests.benchmarks.comparison.classifiers import (
     LabelledCorpus,
     LabelledDocuments,
     TrainingExamples,
-    chosen,
     classified,
     classifier_fits,
     learned,
+    predicted_classes,
     read_known,
     responses,
     tallied,
@@ -50,7 +50,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def compared(place):
-    """Two families and four classifiers, by the command."""
+    """A comparison of two families and four classifiers, by the command."""
     words = [str(place / "train"), str(place / "out"), "--unseen", str(place / "unseen"), "--field", "kind"]
     words += [
         "--families",
@@ -80,7 +80,7 @@ def test_the_command__adds_classifiers_to_a_comparison(place, compared):
     assert plots == {"perplexity", "classification", "confusion"}
 
 
-def test_classifiers__match_scikit_learn_tuned_on_a_share(place, compared):
+def test_classifiers__equal_scikit_learn_tuned_on_a_share(place, compared):
     from sklearn.metrics import f1_score
     from sklearn.naive_bayes import MultinomialNB
 
@@ -111,7 +111,7 @@ def test_classifiers__match_scikit_learn_tuned_on_a_share(place, compared):
     assert row["accuracy"] == np.mean(by_hand)
 
 
-def test_lda_and_a_machine__have_labels_beside_topics(place):
+def test_the_features_of_lda_svm__are_proportions_labels_and_covariates(place):
     train = Corpus(place / "train")
     table = label_table(train, ("place",), ("stars",))
     known = read_known(train, "kind", numeric=False, table=table)
@@ -139,7 +139,7 @@ def test_classifiers__learn_labels_that_words_determine(name):
     assert found == [label for (label,) in known.values]
 
 
-def test_a_number__is_predicted_too(place, monkeypatch):
+def test_a_number__can_be_predicted(place, monkeypatch):
     monkeypatch.setattr(learning, "installed", lambda name: False)
     documents = LabelledDocuments(Corpus(place / "train"), Corpus(place / "unseen"), "stars", 0, 2)
     (bayes, supervised) = classifier_fits(("naive-bayes", "slda"), documents, "nowhere")
@@ -156,14 +156,14 @@ def test_a_number__is_predicted_too(place, monkeypatch):
         (("lda-svm",), (("kind",),), "unknown field of labels 'kind'"),
     ],
 )
-def test_wrong_classifiers_and_labels__are_refused(place, names, labels, message):
+def test_unknown_classifiers_and_labels__are_refused(place, names, labels, message):
     documents = LabelledDocuments(Corpus(place / "train"), Corpus(place / "unseen"), "kind", 0, 2)
     with pytest.raises(OptionError, match=message):
         classifier_fits(names, documents, "nowhere", labels=labels)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 3)), min_size=12, max_size=40))
-def test_lessons__are_of_documents_with_words_and_one_value(rows):
+def test_training_examples__are_documents_with_words_and_a_single_value(rows):
     words = csr_matrix(np.array([[size] for _, _, size in rows], dtype=float))
     values = [tuple(f"v{value + n}" for n in range(several)) for value, several, _ in rows]
     train = LabelledCorpus(words, csr_matrix((len(rows), 0)), values)
@@ -179,16 +179,16 @@ def test_lessons__are_of_documents_with_words_and_one_value(rows):
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=20).filter(lambda words: len(set(words)) > 1))
-def test_responses__say_the_classes_that_they_are_made_of(target):
+def test_responses__are_mapped_back_to_their_classes(target):
     target = np.array(target)
     for way in (LINEAR, BINARY):
         kinds, values = responses(way, ["1", "2", "3.5", "4", "5"], target)
         assert len(kinds) == values.shape[1]
-        np.testing.assert_array_equal(chosen(way, ["1", "2", "3.5", "4", "5"], target, values), target)
+        np.testing.assert_array_equal(predicted_classes(way, ["1", "2", "3.5", "4", "5"], target, values), target)
 
 
-class Exact:
-    """Replaces tomotopy's model: returns the classes that it was given for words."""
+class ExactModel:
+    """A stub of tomotopy's model that returns the classes it was given for words."""
 
     def __init__(self, **options):
         self.vars, self.known = options["vars"], {}
@@ -210,7 +210,7 @@ class Exact:
 
 
 def test_supervised_lda__takes_the_better_response(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tomotopy", types.SimpleNamespace(SLDAModel=Exact))
+    monkeypatch.setitem(sys.modules, "tomotopy", types.SimpleNamespace(SLDAModel=ExactModel))
     rows, labels = [{n % 3: 2} for n in range(40)], [[("stars", f"{1 + n % 3}")] for n in range(40)]
     write_corpus(tmp_path / "train", rows, 4, labels=labels)
     write_corpus(tmp_path / "unseen", [{2: 1}, {0: 4}, {3: 1}], 4, labels=[[], [], []])
@@ -220,5 +220,5 @@ def test_supervised_lda__takes_the_better_response(tmp_path, monkeypatch):
     assert found == {"predicted": ["3", "1", "1"], "tuned": {"response": "linear"}}
 
 
-def test_the_catalogue__names_the_classifiers_that_exist():
+def test_the_catalogue__names_existing_classifiers():
     assert set(learning.GRIDS) == set(CLASSIFIERS) - {SUPERVISED_LDA}

@@ -1,4 +1,4 @@
-"""The comparison with other libraries: how they are scored, and what its command writes."""
+"""The comparison with other libraries: their scores, and the output of its command."""
 
 import json
 import math
@@ -27,12 +27,12 @@ from tests.benchmarks.comparison.libraries import (
 RECORD = {"topics": [4, 8], "start_topics": [1, 5], "iterations": 20, "samples": 0, "sample_every": 0}
 
 
-def test_the_catalogue__names_the_libraries_that_exist():
+def test_the_catalogue__names_existing_libraries():
     assert set(ALL) == set(LIBRARIES)
     assert {name for name, library in LIBRARIES.items() if library.finds_topics} == set(HDPS)
 
 
-def test_scores_of_peers__are_means_over_tokens():
+def test_scores_of_libraries__are_means_over_tokens():
     held = Data(np.array([0, 2, 2, 3]), np.array([0, 2, 1]), np.array([3, 1, 2]), 3)
     theta, phi = np.array([[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]), np.array([[0.5, 0.25, 0.25], [0.2, 0.4, 0.4]])
     expected = (3 * math.log(0.5) + math.log(0.25) + 2 * math.log(0.25 * 0.25 + 0.75 * 0.4)) / 6
@@ -40,7 +40,7 @@ def test_scores_of_peers__are_means_over_tokens():
 
 
 def compared(small, out, peers, *further):
-    """The rows of other libraries beside a fit of lda, by the command."""
+    """The rows of a comparison of other libraries with a fit of lda, by the command."""
     words = [small[0], str(out), "--heldout", small[1], "--families", "lda", "--workers", "1", "--quiet"]
     rows, left_out = command.main([*words, "--iterations", "6", "--peers", peers, *further])
     return [row for row in rows if "baseline" in row], left_out
@@ -55,7 +55,7 @@ def test_the_command__adds_libraries_to_a_comparison(small, tmp_path, peer):
     ((row,), left_out) = compared(small, tmp_path / "out", peer, *options)
     assert left_out == []
     assert -20.0 < row["score"] < -1.0
-    if peer == "scikit-learn":  # whose fits come out the same wherever they are made
+    if peer == "scikit-learn":  # libraries whose fits do not depend on the machine
         settings = types.SimpleNamespace(topics=3, alpha=0.1, beta=3.0, workers=1, seed=0)
         model = PEERS[peer](Data.read(small[0]), settings)
         model.step(6)
@@ -74,7 +74,7 @@ def test_the_command__adds_libraries_to_a_comparison(small, tmp_path, peer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("peer", HDPS)
-def test_libraries_that_find_their_topics__are_listed_beside_collapsium(small, tmp_path, peer):
+def test_libraries_that_determine_the_number_of_topics__are_listed_with_collapsium(small, tmp_path, peer):
     if not installed(LIBRARIES[peer].module):
         pytest.skip(f"{peer} is not installed")
     options = ("--topics", "3", "--restarts", "2", "--init-topics", "2,3", "--peer-set", f"{peer}.beta=3.0")
@@ -89,7 +89,7 @@ def test_libraries_that_find_their_topics__are_listed_beside_collapsium(small, t
 
 
 @drawn(st.integers(1, 4), st.integers(1, 3), st.floats(0.01, 10), st.floats(0.01, 10), st.integers(0, 2**32 - 1))
-def test_a_topic_that_is_not_there_yet__leaves_probabilities(documents, topics, alpha, gamma, seed):
+def test_smoothing_for_new_topics__gives_valid_probabilities(documents, topics, alpha, gamma, seed):
     generator = np.random.default_rng(seed)
     counts = generator.integers(0, 3, (documents, topics)).astype(float)
     theta, phi = with_new(counts, alpha, gamma, generator.dirichlet(np.ones(5), topics))
@@ -102,7 +102,7 @@ def test_a_topic_that_is_not_there_yet__leaves_probabilities(documents, topics, 
     )
 
 
-def test_libraries_that_are_missing_or_fail__are_left_out_with_a_reason(small, tmp_path, monkeypatch):
+def test_missing_or_failing_libraries__are_left_out_with_a_reason(small, tmp_path, monkeypatch):
     monkeypatch.setattr("tests.benchmarks.comparison.libraries.installed", lambda name: name != "gensim")
     monkeypatch.setattr("tests.benchmarks.comparison.base.sys.executable", "false")
     rows, left_out = compared(small, tmp_path / "out", "gensim,topica", "--topics", "2", "--restarts", "1")
@@ -111,7 +111,7 @@ def test_libraries_that_are_missing_or_fail__are_left_out_with_a_reason(small, t
     assert "Left out: gensim" in (tmp_path / "out/peers.md").read_text()
 
 
-def test_fits_of_libraries__of_those_that_find_their_topics__are_by_what_they_start_from():
+def test_fits_of_libraries_that_determine_the_number_of_topics__differ_in_their_initial_topics():
     fits = library_fits(("tomotopy-hdp", "gensim-hdp", "topica"), RECORD, {})
     assert [(fit.name, fit.topics, fit.start_topics) for fit in fits] == [
         ("tomotopy-hdp-from-1", None, 1),
@@ -139,6 +139,6 @@ def test_fits_of_libraries__have_their_own_options_and_divide_by_k():
         (("topica",), {"topica": {"sampler": 3}}, "topica.sampler: expected a string, found 3"),
     ],
 )
-def test_wrong_libraries_and_options__are_refused(names, settings, message):
+def test_unknown_libraries_and_options__are_refused(names, settings, message):
     with pytest.raises(OptionError, match=message):
         library_fits(names, RECORD, settings)

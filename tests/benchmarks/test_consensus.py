@@ -7,7 +7,7 @@ from tests.benchmarks import consensus
 
 
 @pytest.mark.long
-def test_the_table__has_scores_and_stability_of_disjoint_seeds(small, tmp_path, capsys):
+def test_the_table__has_scores_and_stability_for_disjoint_seeds(small, tmp_path, capsys):
     runs = [str(tmp_path / str(seed)) for seed in (0, 1)]
     options = {"family": "lda", "topics": 3, "iterations": 4, "restarts": 2, "combine": "consensus"}
     for seed, run in enumerate(runs):

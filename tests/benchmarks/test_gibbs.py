@@ -22,7 +22,7 @@ from tests.benchmarks.test_kernels import MANY, ROUNDS, shard_of
 
 @pytest.fixture(scope="module", params=MANY)
 def sample(request):
-    """A shard, topics of its tokens, counts by word and topic, and a_k: two topics a document."""
+    """Return a shard, topics of its tokens, counts by word and topic, and a_k, with two topics per document."""
     generator = np.random.default_rng(0)
     shard, topics = shard_of(generator), request.param
     document_topics = np.repeat(generator.integers(0, topics, (shard.documents, 2)), shard.lengths, axis=0)

@@ -1,4 +1,4 @@
-"""The bench of hosts: its options, what it makes of the switch's counts, and its table."""
+"""The benchmark of hosts: its options, the evaluation of the switch's counts, and its table."""
 
 import math
 
@@ -13,7 +13,7 @@ SETTINGS = {"words": 250, "topics": 4}
 
 
 def record_of(cell, seconds, moved=(0, 0), bits="same", iterations=20):
-    """A record as `run` writes it, with equal iterations."""
+    """Return a record as `run` writes it, with equal iterations."""
     rows = [
         {"iteration": number, "elapsed": 3.0 + seconds * number, "score": -7.0, "out": moved[0], "in": moved[1]}
         for number in range(1, iterations + 1)
@@ -25,21 +25,21 @@ def by_name(*pairs):
     return {cell.name: record_of(cell, *fields) for cell, *fields in pairs}
 
 
-def test_busiest__adds_up_each_host_in_both_directions():
+def test_busiest__sums_the_traffic_of_each_host_in_both_directions():
     before = {("a", "b"): 10, ("b", "a"): 5}
     after = {("a", "b"): 110, ("a", "c"): 30, ("b", "a"): 25, ("c", "b"): 70}
     assert records.busiest(before, after) == {"out": 130, "in": 170}
     assert records.busiest(after, after) == {"out": 0, "in": 0}
 
 
-def test_traffic__is_in_multiples_of_the_rows_bytes():
+def test_traffic__is_a_multiple_of_the_rows_bytes():
     record = record_of(Cell(2, 0.2, 100.0), 1.0, moved=(2000, 8000))
     assert records.traffic(record) == {"out": (0.5, 0.5, 0.5), "in": (2.0, 2.0, 2.0)}
     short = record_of(Cell(2, 0.2, 100.0), 1.0, iterations=5)
     assert all(math.isnan(value) for value in records.traffic(short)["out"][1:])
 
 
-def test_table__compares_hosts_with_one_host_and_says_that_bits_are_the_same():
+def test_table__compares_with_one_host_and_reports_equal_bits():
     text, same = records.table(by_name((Cell(0, 0.2), 4.5), (Cell(1, 0.2, 100.0), 4.0), (Cell(8, 0.2, 100.0), 0.5)))
     assert same
     assert "| 8 hosts | 0.2 | 100 | 0.500 | 8.00 |" in text
@@ -63,7 +63,7 @@ def test_records__are_read_as_they_were_written(tmp_path):
     assert Cell(**written["cell"]) == cell
 
 
-def test_cells__have_threads_first_and_a_lost_host_last():
+def test_cells__begin_with_threads_and_end_with_a_lost_host():
     cells = bench.cells_of(bench.parser_of().parse_args(["folder"]))
     assert cells[0] == Cell(0, 1.0)
     assert cells[-1] == Cell(4, 0.2, 1000.0, loses=True)
@@ -72,13 +72,13 @@ def test_cells__have_threads_first_and_a_lost_host_last():
 
 
 @pytest.mark.parametrize("text", ["8", "8x", "0x0.2", "8x0.2;2x0.1", "axb"])
-def test_hosts__that_cannot_be_read_are_refused(text, capsys):
+def test_malformed_hosts__are_refused(text, capsys):
     with pytest.raises(SystemExit):
         bench.parser_of().parse_args(["folder", "--hosts", text])
     assert "expected HOSTSxCORES" in capsys.readouterr().err
 
 
-def test_bench__skips_itself_with_a_reason(monkeypatch, capsys, tmp_path):
+def test_the_benchmark__is_skipped_with_a_reason(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(network.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(network.sys, "platform", "linux")
     assert bench.main([str(tmp_path / "bench")]) == 0

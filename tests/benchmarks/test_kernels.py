@@ -1,7 +1,7 @@
-"""Micro-benchmarks of the kernels: `make bench`. `make test` runs each once, tiny, to see that it works.
+"""Micro-benchmarks of the kernels: `make bench`. `make test` runs each once on tiny data to check that it works.
 
 COLLAPSIUM_BENCH_PAIRS and COLLAPSIUM_BENCH_TOPICS set the size. Kernels over active topics run with 120 and with 1000
-topics, of which documents list as many on average: what they take should depend on these, not on all that there are.
+topics, and the same mean number of active topics per document: their time should depend on the active topics only.
 """
 
 import os
@@ -55,12 +55,12 @@ from tests.strategies import documents_of
 PAIRS = int(os.environ.get("COLLAPSIUM_BENCH_PAIRS", "2000"))
 TOPICS = int(os.environ.get("COLLAPSIUM_BENCH_TOPICS", "16"))
 MANY = (120, 1000)
-LISTED = 16  # topics of a document, on average
-ROUNDS = 10  # of kernels that change what they read: each begins with the same
+LISTED = 16  # mean number of topics of a document
+ROUNDS = 10  # rounds of kernels that change their inputs; each begins with the same inputs
 
 
 def shard_of(generator):
-    """Documents of 120 tokens each, words by Zipf's law."""
+    """Return documents of 120 tokens each, with words from Zipf's law."""
     vocabulary = max(PAIRS // 50, 10)
     chance = 1.0 / np.arange(1, vocabulary + 1)
     chance /= chance.sum()
@@ -155,7 +155,7 @@ def test_fold_in(benchmark, state):
 
 @dataclass(frozen=True)
 class Active:
-    """A shard whose documents list topics, and rows of its words in which other shards count too."""
+    """A shard whose documents have active topics, and rows of its words that also include counts of other shards."""
 
     shard: Shard
     topics: int
@@ -202,7 +202,7 @@ class Active:
         benchmark.extra_info.update(pairs=self.shard.pairs, topics=self.topics, listed=self.topic.size / len(self.rest))
 
     def blank(self):
-        """Arrays that a sweep fills."""
+        """Return arrays for a sweep to fill."""
         no_start = np.empty(0, dtype=np.float32)
         return np.empty_like(self.share), np.empty_like(self.count), np.empty_like(self.rest), no_start
 
@@ -216,7 +216,8 @@ class Active:
 
 
 def active_state(topics, listed=LISTED):
-    """Documents list `listed` topics on average, or all; nearly all of their tokens, as after some sweeps."""
+    """Return documents with `listed` active topics on average, or all, which have nearly all tokens, as after some
+    sweeps."""
     generator = np.random.default_rng(0)
     shard = shard_of(generator)
     sizes = generator.integers(listed // 2, listed + listed // 2 + 1, shard.documents) if listed else [topics]
@@ -287,7 +288,7 @@ def test_select(benchmark, listed):
 
 
 def test_carry(benchmark, listed):
-    """To lists without the last topic of each."""
+    """Carry local states to active topics without the last one of each document."""
     sizes = np.diff(listed.lists)
     keep = np.ones(listed.topic.size, dtype=bool)
     keep[listed.lists[1:] - 1] = False
@@ -368,7 +369,7 @@ def test_fold_words(benchmark, state):
 
 
 def known(listed):
-    """Proportions and topics of another run."""
+    """Return proportions and topics of another run."""
     generator = np.random.default_rng(1)
     theta = generator.dirichlet(np.full(listed.topics, 0.1), size=listed.shard.documents).astype(np.float32)
     phi = generator.dirichlet(np.full(listed.shard.words.size, 0.1), size=listed.topics).T

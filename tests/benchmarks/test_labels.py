@@ -1,4 +1,4 @@
-"""The experiments on labels: what topics and weights are matched and compared by, and a command, tiny."""
+"""The experiments on labels: how topics and weights are matched and compared, and a tiny run of a command."""
 
 import json
 
@@ -17,7 +17,7 @@ def truth():
     return Truth(np.full(5, 0.2), spread(), bars())
 
 
-def test_bars_and_weights__are_what_they_say():
+def test_bars_and_weights__have_the_documented_shapes_and_values():
     topics, weights = bars(), spread()
     assert topics.shape == (5, 10)
     assert np.allclose(topics.sum(axis=1), 1.0)
@@ -44,7 +44,7 @@ def test_a_topic_found_twice__counts_once(seed):
 
 
 @given(seed=st.integers(0, 1000), least=st.sampled_from([0.0, 0.05]))
-def test_drawn_documents__follow_weights(seed, least):
+def test_simulated_documents__follow_the_weights(seed, least):
     generator = np.random.default_rng(seed)
     share = sticks(3, 2.0, generator, least)
     truth = Truth(share, np.array([[1e9, 1.0, 1.0]]), np.eye(3))
@@ -56,13 +56,13 @@ def test_drawn_documents__follow_weights(seed, least):
         assert (counts[:, 0] == counts.sum(axis=1)).all()
 
 
-def test_centring__leaves_no_label_a_scale_of_its_own(truth):
+def test_centring__removes_the_scale_of_each_label(truth):
     log = np.log(truth.weights)
     assert np.allclose(centred(log + np.arange(4.0)[:, np.newaxis]), centred(log))
 
 
 @pytest.mark.long
-def test_a_tiny_experiment__leaves_a_table(tmp_path, capsys):
+def test_a_tiny_experiment__writes_a_table(tmp_path, capsys):
     out = tmp_path / "out"
     labels.main(["synthetic", str(out), "--documents", "30", "--seeds", "1", "--restarts", "2"])
     rows = json.loads((out / "synthetic.json").read_text())["rows"]

@@ -1,4 +1,4 @@
-"""The benchmark of loads runs, and has a row for each form of states."""
+"""The benchmark of loading runs, and has a row for each kind of state."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Commands that are watched: their memory, their lines, their errors, and their end."""
+"""The measurement of commands: memory, lines, errors, and timeouts."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ print(json.dumps({"score": -1.0}), flush=True)
 """
 
 
-def test_watch__sees_memory_while_it_is_wanted():
+def test_watch__measures_memory_always_or_only_while_requested():
     while_fitting = processes.watch([sys.executable, "-c", NOISY], 60, always=False)
     always = processes.watch([sys.executable, "-c", NOISY], 60)
     assert while_fitting.lines == [{"score": -1.0}]
@@ -26,7 +26,7 @@ def test_watch__sees_memory_while_it_is_wanted():
     assert 0 < while_fitting.megabytes < 150 < always.megabytes
 
 
-def test_watch__tells_why_a_command_failed():
+def test_watch__returns_the_error_of_a_failed_command():
     seen = processes.watch([sys.executable, "-c", "print('{\"score\": -2.0}'); raise ValueError('no such luck')"], 60)
     assert seen.error == "ValueError: no such luck"
     assert seen.lines == [{"score": -2.0}]
@@ -40,6 +40,6 @@ def test_peak_megabytes__begins_anew_in_a_child():
     assert 5 < float(child.stdout) < 200 < len(held) / 2**20 < processes.peak_megabytes()
 
 
-def test_watch__ends_what_takes_too_long():
+def test_watch__ends_a_command_after_its_limit():
     child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
     assert "more than 0.5 s" in processes.watch([sys.executable, "-c", child], 0.5).error

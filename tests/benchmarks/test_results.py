@@ -1,4 +1,4 @@
-"""Results: metrics of known topics, tables by rank, pages and the README that say what the file of results says."""
+"""Results: recovery of known topics, ranked tables, and pages and the README that agree with the file of results."""
 
 import numpy as np
 import pytest
@@ -14,14 +14,14 @@ def fit(corpus, contestant, seed, **figures):
     return {"key": ["peers", corpus, contestant, seed], "points": points, "seconds": 2.0, "megabytes": 100, **figures}
 
 
-def test_topics_found__need_a_fitted_topic_of_their_own():
+def test_recovered_topics__need_distinct_fitted_topics():
     truth = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
     assert found(truth, truth[::-1]) == 1.0
     assert found(truth, np.array([[0.5, 0.5, 0.0, 0.0], [0.45, 0.55, 0.0, 0.0]])) == 0.5
     assert found(truth, np.array([[0.25, 0.25, 0.25, 0.25]])) == 0.0
 
 
-def test_recovered_topics__are_matched_by_their_cells():
+def test_recovered_topics_of_cells__are_matched_by_their_proportions():
     truth = np.random.default_rng(1).dirichlet(np.full(4, 0.3), size=50)
     assert cells.recovered(truth, truth[:, [2, 0, 3, 1]]) == pytest.approx(1.0)
     silent = np.column_stack([truth[:, [1, 0]], np.zeros(50), truth[:, 2], truth[:, 3:] * 0.5])
@@ -29,14 +29,14 @@ def test_recovered_topics__are_matched_by_their_cells():
     assert cells.recovered(truth, truth[::-1]).max() < 0.6
 
 
-def test_drawn_cells__have_the_peaks_that_their_depth_says():
+def test_simulated_cells__have_the_number_of_peaks_of_their_depth():
     rate = np.random.default_rng(2).dirichlet(np.ones(2_000), size=3).astype(np.float32)
     depth = np.array([50.0, 200.0, 600.0])
     open_peaks = -np.expm1(-cells.fragments(rate, depth)[:, np.newaxis] * rate)
     np.testing.assert_allclose(open_peaks.sum(axis=1), depth, rtol=0.02)
 
 
-def test_stability__counts_topics_without_a_partner_as_zero():
+def test_stability__counts_topics_without_a_match_as_zero():
     topics = np.eye(3)
     assert agreement([topics, topics[::-1]]) == pytest.approx(1.0)
     assert agreement([topics, topics[:2]]) == pytest.approx(2 / 3)
@@ -53,7 +53,7 @@ def test_topics_that_hold_99_percent():
     assert holding(np.array([0.5, 0.49, 0.01, 0.0])) == 2
 
 
-def test_tables__begin_with_the_best_and_give_means_and_deviations():
+def test_tables__begin_with_the_best_and_have_means_and_deviations():
     records = [
         fit("small", "lda", 1, score=-7.1),
         fit("small", "lda", 2, score=-7.3),

@@ -1,4 +1,4 @@
-"""The experiments on segments: what they cut, what they measure, and a command, tiny."""
+"""The experiments on segments: their texts, their metrics, and a tiny run of a command."""
 
 import json
 
@@ -18,7 +18,7 @@ def test_papers__lose_heads_references_and_hyphens():
 
 
 @given(st.integers(0, 1000))
-def test_neighbours__are_no_further_apart_than_one(seed):
+def test_distances_of_neighbours__are_at_most_one(seed):
     theta = np.random.default_rng(seed).dirichlet(np.full(4, 0.3), 6)
     assert 0.0 <= neighbours(theta) <= 1.0
     assert neighbours(np.tile(theta[:1], (3, 1))) == pytest.approx(0.0, abs=1e-7)
@@ -26,7 +26,7 @@ def test_neighbours__are_no_further_apart_than_one(seed):
 
 
 @pytest.mark.long
-def test_a_tiny_experiment__leaves_a_table(tmp_path, capsys):
+def test_a_tiny_experiment__writes_a_table(tmp_path, capsys):
     out = tmp_path / "out"
     sizes = {"documents": 20, "segments": 4, "tokens": 30, "topics": 2, "words": 20, "iterations": 20, "seeds": 1}
     segments.main(["planted", str(out), *(str(word) for name, size in sizes.items() for word in (f"--{name}", size))])

@@ -1,4 +1,4 @@
-"""The bench of shapes: its grid, its drawn corpora, its records, and what it makes of them."""
+"""The benchmark of shapes: its grid, its simulated corpora, its records and its report."""
 
 import math
 
@@ -14,7 +14,7 @@ from tests.benchmarks.shapes.summaries import summaries
 
 
 def record_of(contestant, number=1, points=(), **fields):
-    """A record of the bench as `run` appends it."""
+    """Return a record of the benchmark as `run` appends it."""
     points = [{"iteration": at, "seconds": seconds, "score": value} for at, seconds, value in points]
     last = points[-1] if points else {}
     ours = contestant.startswith(("lda", "hdp"))
@@ -60,12 +60,12 @@ def found():
 
 
 def rows_of(text, first):
-    """Rows of a table in Markdown, by their cells, that begin with a cell."""
+    """Return the rows of a Markdown table that begin with a cell."""
     rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in text.splitlines() if row.startswith("|")]
     return [row for row in rows if row[0] == first]
 
 
-def test_default_grid__begins_with_what_matters_most():
+def test_default_grid__begins_with_the_most_important_cells():
     cells = cells_of(Grid.read(DEFAULT), ["kos", "simulated"], Choice())
     assert [cell.name for cell in cells[:5]] == ["tomotopy tuned", "lda", "hdp", "lda ensemble", "hdp ensemble"]
     assert {cell.topics for cell in cells} == {100, 200, 1000}
@@ -91,7 +91,7 @@ def test_grid__varies_options_over_all_combinations():
     assert cells[0].contestant.options == {"alpha": 0.1, "learn": ["alpha", "beta"]}
 
 
-def test_grid__alternates_over_rounds_with_ensembles_last():
+def test_grid__alternates_rounds_and_has_ensembles_last():
     grid = with_settings(Grid.read(DEFAULT), 2, None, None)
     cells = cells_of(grid, ["kos"], Choice(topics=(200,), contestants=("tomotopy tuned", "lda", "lda ensemble")))
     assert [(cell.name, cell.number) for cell in cells] == [
@@ -99,7 +99,7 @@ def test_grid__alternates_over_rounds_with_ensembles_last():
     ]  # fmt: skip
 
 
-def test_grid__of_fewer_iterations_takes_no_more_samples_than_it_has():
+def test_a_grid_with_fewer_iterations__has_no_more_samples_than_possible():
     contestant = with_settings(Grid.read(DEFAULT), None, None, 25).contestants["tomotopy tuned"]
     assert (contestant.samples - 1) * contestant.sample_every < contestant.iterations == 25
 
@@ -114,14 +114,14 @@ def test_grid__of_fewer_iterations_takes_no_more_samples_than_it_has():
         ("blocks=[", "grid.toml"),
     ],
 )
-def test_grid__an_error_is_one_line(tmp_path, text, message):
+def test_errors_of_a_grid__are_one_line(tmp_path, text, message):
     (tmp_path / "grid.toml").write_text(text)
     with pytest.raises(SystemExit, match=message) as error:
         Grid.read(tmp_path / "grid.toml")
     assert "\n" not in str(error.value)
 
 
-def test_draw__is_a_corpus_of_the_sizes_with_words_of_unequal_frequency():
+def test_draw__returns_a_corpus_of_the_requested_sizes_with_unequal_word_frequencies():
     drawn = corpora.Drawn(documents=300, tokens=50, words=400, topics=8, beta=50.0)
     counts, expected = corpora.draw(drawn)
     assert counts.shape == (300, 400)
@@ -134,13 +134,13 @@ def test_draw__is_a_corpus_of_the_sizes_with_words_of_unequal_frequency():
     assert expected == score_again
 
 
-def test_columns_of__is_the_first_column_whose_sum_exceeds_a_number():
+def test_columns_of__returns_the_first_column_whose_cumulative_sum_exceeds_a_number():
     shares = np.array([[0.5, 0.5, 1.0], [0.2, 0.9, 1.0]])
     uniform = np.array([[0.0, 0.5, 0.99], [0.1, 0.2, 0.95]])
     assert corpora.columns_of(shares, uniform).tolist() == [[0, 2, 2], [0, 1, 2]]
 
 
-def test_records__are_appended_and_survive_a_line_that_was_cut_short(tmp_path):
+def test_records__can_be_appended_after_an_incomplete_line(tmp_path):
     path = tmp_path / "results.jsonl"
     assert records.read(path) == []
     records.append(path, {"key": 1})
@@ -169,7 +169,7 @@ def test_scores_of_samples__are_left_out():
     assert fits.scored_events([{"event": "begin"}, sampled, whole, unscored]) == [whole]
 
 
-def test_seconds_of_points__exclude_scoring_as_for_peers():
+def test_seconds_of_points__exclude_scoring_as_for_other_libraries():
     scored = [{"event": "iteration", "elapsed": at, "seconds": {"wait": 1.0, "score": 0.5}} for at in (1.5, 3.0)]
     events = [{"event": "begin", "elapsed": 0.0}, *scored]
     assert [event["elapsed"] for event in fits._without_scoring(events)] == [0.0, 1.0, 2.0]
@@ -182,7 +182,7 @@ def test_summaries__are_medians_over_rounds(found):
     assert (topica.runs, topica.error, topica.iterations) == ([], "it | broke", None)
 
 
-def test_seconds_to__is_the_first_time_that_a_score_is_passed(found):
+def test_seconds_to__is_the_first_time_at_which_a_score_is_exceeded(found):
     ours = summaries(found)[0]
     ours.runs.append(record_of("lda", 3, [(1, 3.0, -8.0), (2, 6.0, -7.0)]))
     assert ours.seconds_to(-7.0) == 4.0
@@ -190,7 +190,7 @@ def test_seconds_to__is_the_first_time_that_a_score_is_passed(found):
     assert math.isinf(ours.seconds_to(-5.0))
 
 
-def test_score_at__takes_the_last_iteration_by_then(found):
+def test_score_at__uses_the_last_iteration_until_then(found):
     ours = summaries(found)[0]
     assert ours.score_at(0.5) is None
     assert ours.score_at(2.5) == -7.5
@@ -208,12 +208,12 @@ def test_text__has_all_tables(found):
     assert "topica failed: it | broke" in text
 
 
-def test_text__stands_when_all_failed():
+def test_text__is_complete_if_all_fits_failed():
     failed = [record_of("lda", error="no"), record_of("topica", error="no")]
     assert "lda failed: no" in report.text(failed)
 
 
-def test_write__draws_pictures_for_light_and_dark_pages(found, tmp_path):
+def test_write__draws_plots_for_light_and_dark_pages(found, tmp_path):
     pytest.importorskip("matplotlib")
     report.write(found, tmp_path)
     names = {
@@ -247,7 +247,7 @@ def test_run__appends_and_continues_where_it_stopped(small, tmp_path, capsys):
     assert rows_of((tmp_path / "report/table.md").read_text(), "tiny")
 
 
-def test_run__says_what_is_missing(tmp_path):
+def test_run__reports_missing_corpora(tmp_path):
     with pytest.raises(SystemExit, match="no kos-train"):
         bench.main(["run", str(tmp_path), str(tmp_path / "results.jsonl"), "--corpora", "kos"])
     with pytest.raises(SystemExit, match="no corpus 'nobody'"):
@@ -256,11 +256,11 @@ def test_run__says_what_is_missing(tmp_path):
         bench.main(["report", str(tmp_path / "results.jsonl"), str(tmp_path)])
 
 
-def test_prepare__leaves_out_what_has_no_source(tmp_path):
+def test_prepare__skips_corpora_without_a_source(tmp_path):
     assert corpora.prepare(None, tmp_path, ["kos"]) == ["kos"]
 
 
-def test_drawn_corpus__is_split_by_tokens(tmp_path):
+def test_a_simulated_corpus__is_split_by_tokens(tmp_path):
     drawn = corpora.Drawn(documents=60, tokens=40, words=100, topics=4, beta=50.0)
     target = {name: tmp_path / name for name in ("whole", "train", "test")}
     corpora.write_drawn(drawn, target)
@@ -276,6 +276,6 @@ def test_score__is_the_mean_over_held_out_tokens():
 
 
 @pytest.mark.parametrize("iterations", [1, 7, 20, 1000])
-def test_steps__end_where_they_should(iterations):
+def test_steps__sum_to_the_iterations(iterations):
     assert sum(steps(iterations)) == iterations
     assert min(steps(iterations)) >= 1

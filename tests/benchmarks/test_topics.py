@@ -1,4 +1,4 @@
-"""The benchmark of topics runs on small data sets of both forms, and adds to what it has."""
+"""The benchmark of topics runs on small data sets in both formats, and extends its results."""
 
 import json
 
@@ -13,7 +13,7 @@ WORDS = [f"w{number}" for number in range(20)]
 
 
 def write_matrices(folder, *, texts=False):
-    """A data set as TopMost stores it, of two labels that have words of their own."""
+    """Write a data set in TopMost's format, with two labels that have separate words."""
     folder.mkdir(parents=True)
     generator = np.random.default_rng(0)
     (folder / "vocab.txt").write_text("\n".join(WORDS))
@@ -35,7 +35,7 @@ def write_matrices(folder, *, texts=False):
 
 
 def write_octis(folder):
-    """A data set as OCTIS stores it."""
+    """Write a data set in OCTIS's format."""
     folder.mkdir(parents=True)
     (folder / "vocabulary.txt").write_text("\n".join(WORDS[:4]))
     rows = [
@@ -47,7 +47,7 @@ def write_octis(folder):
     (folder / "corpus.tsv").write_text("\n".join("\t".join(row) for row in rows))
 
 
-def test_data_sets__of_both_forms_are_read(tmp_path):
+def test_data_sets__in_both_formats_are_read(tmp_path):
     write_matrices(tmp_path / "first", texts=True)
     write_octis(tmp_path / "second")
     first, second = read_data_sets(tmp_path)
@@ -61,7 +61,7 @@ def test_data_sets__of_both_forms_are_read(tmp_path):
         read_data_sets(tmp_path / "empty")
 
 
-def test_the_benchmark__measures_collapsium_and_peers_and_adds_to_its_results(tmp_path, capsys):
+def test_the_benchmark__measures_collapsium_and_other_libraries_and_extends_its_results(tmp_path, capsys):
     write_matrices(tmp_path / "data" / "20NG", texts=True)
     common = [str(tmp_path / "data"), str(tmp_path / "out"), "--topics", "2", "--set", "iterations=20"]
     main([*common, "--seeds", "1", "--set", "beta=2"])

@@ -1,13 +1,13 @@
-"""Public measures of topics on public data sets, ours and other libraries', with published figures beside them.
+"""Public metrics of topics on public data sets, for Collapsium and other libraries, with published values.
 
-DATA is a folder of data sets as TopMost and HiCOT store them (train_bow.npz, test_bow.npz, train_labels.txt,
-test_labels.txt, vocab.txt and perhaps train_texts.txt), or as OCTIS does (corpus.tsv, vocabulary.txt). Each model is
-fitted to the training documents with each seed. The topics' words are measured, and the largest topics of the test
-documents beside their labels: proportions are fitted with the topics held fixed, by one method for all libraries. Where
-the test documents are the training documents, ours are those that the fit has.
+DATA is a folder of data sets in the format of TopMost and HiCOT (train_bow.npz, test_bow.npz, train_labels.txt,
+test_labels.txt, vocab.txt and optionally train_texts.txt) or of OCTIS (corpus.tsv, vocabulary.txt). Each model is
+fitted to the training documents with each seed. Metrics are computed of the topics' words, and of the largest topics
+of the test documents with their labels; proportions of test documents are fitted with fixed topics, by the same method
+for all libraries. If the test documents are the training documents, Collapsium's proportions come from the fit.
 
-OUT gets results.json and table.md. Fits that results.json has already are not repeated, so that further models and
-seeds can be added: `--name` names ours in the table, and `--set` sets options of `collapsium.pipeline.fit`.
+OUT gets results.json and table.md. Fits that results.json contains are not repeated, so that further models and seeds
+can be added: `--name` names Collapsium's row, and `--set` sets options of `collapsium.pipeline.fit`.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def write_corpora(data, folder):
 
 
 def fit_ours(data, corpora, place, options, seed):
-    """Fit ours; return proportions of training and test documents, and the topics' words."""
+    """Fit with Collapsium; return proportions of training and test documents, and the topics' words."""
     model = fit(str(corpora[0]), str(place / f"run-{seed}"), seed=seed, **options)
     train = model.document_topic
     test = train if data.tests_on_training else model.transform(corpora[1], seed=seed)
@@ -80,7 +80,7 @@ def fit_ours(data, corpora, place, options, seed):
 
 def fit_peer(name, data, corpora, options, seed):
     """Fit another library; return proportions of training and test documents, and the topics' words."""
-    # scikit-learn refuses a prior of a word above 1.
+    # scikit-learn refuses word priors above 1
     prior = {"alpha": ALPHA, "beta": min(BETA, len(data.words))}
     settings = SimpleNamespace(topics=options["topics"], workers=options.get("workers", 1), seed=seed, **prior)
     peer = PEERS[name](Data.read(corpora[0]), settings)
@@ -90,7 +90,7 @@ def fit_peer(name, data, corpora, options, seed):
 
 
 def folded(corpus, phi, alpha):
-    """Fit proportions of documents with any library's topics held fixed."""
+    """Fit proportions of documents with fixed topics of any library."""
     parts = []
     for reference in corpus.references:
         shard = reference.load()
@@ -100,7 +100,7 @@ def folded(corpus, phi, alpha):
 
 
 def figures_of(data, corpora, train, test, words):
-    """Return the figures of a fit."""
+    """Return the metrics of a fit."""
     clusters = test.argmax(axis=1)
     shards = [Shard.of(reference.number, reference.documents()) for reference in Corpus(corpora[0]).references]
     ten = words(10)
@@ -143,7 +143,7 @@ def mean_and_deviation(values):
 
 
 def table(results):
-    """Return the results as Markdown: a table for each data set, with published figures and their sources."""
+    """Return the results as Markdown: a table for each data set, with published values and their sources."""
     lines = ["Means over the seeds and their standard deviations. Proportions of test documents, topics of all.", ""]
     for name in sorted({result["data"] for result in results}):
         rows = [result for result in results if result["data"] == name]
@@ -162,7 +162,7 @@ def table(results):
 
 
 def run(arguments):
-    """Fit what is missing, and write the results after each fit."""
+    """Make the missing fits, and write the results after each."""
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "results.json"
     results = json.loads(path.read_text()) if path.exists() else []

@@ -1,4 +1,4 @@
-"""Data sets of topic models as TopMost, HiCOT and OCTIS store them, and figures that were published on them."""
+"""Data sets in the formats of TopMost, HiCOT and OCTIS, and values that were published on them."""
 
 import csv
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ PUBLISHED = {
 
 @dataclass
 class Part:
-    """The documents of a split: counts by document and word, a label each, and their texts where there are any."""
+    """The documents of a split: counts by document and word, a label each, and optionally their texts."""
 
     counts: scipy.sparse.csr_matrix
     labels: np.ndarray
@@ -34,7 +34,7 @@ class Part:
 
 @dataclass
 class DataSet:
-    """A data set: its name, its words, and the documents to fit and to measure, which may be the same."""
+    """A data set: its name, its words, and the documents to fit and to evaluate, which may be the same."""
 
     name: str
     words: list
@@ -43,7 +43,7 @@ class DataSet:
 
     @property
     def tests_on_training(self):
-        """Whether the documents to measure are those that are fitted."""
+        """Return whether the documents to evaluate are those that are fitted."""
         first, second = self.train.counts, self.test.counts
         return first.shape == second.shape and not (first != second).nnz
 
@@ -62,7 +62,7 @@ def read_data_sets(folder):
 
 
 def reader_of(folder):
-    """Return the function that reads a folder; None if it is no data set."""
+    """Return the function that reads a folder; None if it is not a data set."""
     if (folder / "train_bow.npz").exists():
         return read_matrices
     return read_octis if (folder / "corpus.tsv").exists() else None

@@ -1,10 +1,11 @@
-"""The two experiments of Wang and Blei (2009), beside the paper's figures, and simulated trees.
+"""The two experiments of Wang and Blei (2009), with the paper's values, and simulated trees.
 
-``python -m tests.benchmarks.trees jacm CORPUS OUT`` makes Table 1's column on JACM abstracts, five-fold, in-document;
-``python -m tests.benchmarks.trees digits TRAIN TEST OUT`` makes Table 2 on the optical digits, with PCA beside it.
-``python -m tests.benchmarks.trees simulated FAMILY OUT`` draws trees of 3 x 3 leaves, seed by seed, and says how far off their topics,
-or loadings, are found; ``--documents``, ``--words``, ``--tokens`` and ``--iterations`` say of how much.
-Corpora are folders as `collapsium ingest` makes them. What lies in OUT already is not made again.
+``python -m tests.benchmarks.trees jacm CORPUS OUT``: the column of Table 1 on JACM abstracts, five-fold, in-document.
+``python -m tests.benchmarks.trees digits TRAIN TEST OUT``: Table 2 on the optical digits, with PCA for comparison.
+``python -m tests.benchmarks.trees simulated FAMILY OUT``: the accuracy of topics or loadings fitted to simulated trees
+of 3 x 3 leaves, for each seed; ``--documents``, ``--words``, ``--tokens`` and ``--iterations`` set their sizes.
+
+Corpora are folders made by `collapsium ingest`. Files that exist in OUT are not made again.
 """
 
 import argparse
@@ -37,7 +38,7 @@ DIGITS = {  # depth: nodes, and reconstruction errors of HCA and PCA on the trai
 
 
 def fitted(corpus, out, **options):
-    """A run, fitted unless it exists, and the seconds that it took."""
+    """Fit a run unless it exists; return it and the seconds of the fit."""
     began = time.perf_counter()
     if not Run(out).model.exists("model.json") and not (Path(out) / "members").exists():
         fit(corpus, out, **options)
@@ -56,7 +57,8 @@ def in_document(run, corpus):
 
 
 def document_logs(model, corpus):
-    """Log probabilities of a corpus's documents, fitted to all their tokens."""
+    """Return the log probability of each document, with proportions and paths fitted to all its tokens and topics
+    fixed."""
     blocks = [tasks.Block(*bounds, model.rows(number), Delta()) for number, bounds in enumerate(model.blocks)]
     found = []
     for reference in corpus.references:
@@ -103,12 +105,12 @@ def jacm(corpus, out):
 
 
 def values_of(corpus):
-    """All vectors of a corpus."""
+    """Return all vectors of a corpus."""
     return np.concatenate([reference.load().values for reference in Corpus(corpus).references])
 
 
 def principal(train, test, components):
-    """Mean squared error of a projection on the first principal components."""
+    """Return the mean squared errors of projections on the first principal components, for both parts."""
     mean = train.mean(axis=0)
     basis = np.linalg.svd(train - mean, full_matrices=False)[2][:components]
     return [
@@ -118,7 +120,7 @@ def principal(train, test, components):
 
 
 def digits(train, test, out):
-    """Print reconstruction errors, ours in both forms, the paper's and PCA's."""
+    """Print the reconstruction errors of both forms of HCA, of the paper and of PCA."""
     parts = values_of(train), values_of(test)
     print("depth  form         nodes  seconds  train   test  (the paper: nodes, train, test)    PCA train, test")
     for depth, (nodes, *paper) in DIGITS.items():
@@ -145,14 +147,15 @@ def shown(model, family):
 
 
 def tree_of(state, family):
-    """A model's tree, and the tokens or vectors below each node."""
+    """Return a model's tree, and the tokens or vectors below each node."""
     if family == "gibbs-ncrp":
         return Tree(state.node_parent, state.alpha.size), state.node_documents
     return state.fitted.tree, state.masses.node_passes if family == "hca" else state.node_passes
 
 
 def distances(model, truth, family):
-    """Whether the shape is the true one, of nodes with a hundredth; and by level how far off the worst node is."""
+    """Return whether the shape of nodes with a hundredth of the tokens is correct, and by level the distance of the
+    worst node."""
     tree, passes, found = shown(model, family)
     true, _, drawn = shown(truth, family)
     present = np.flatnonzero((tree.levels >= 0) & (passes >= 0.01 * passes[0]))
@@ -169,7 +172,7 @@ def distances(model, truth, family):
 
 
 def simulated(family, out, documents, words, tokens, iterations, seeds):
-    """Draw trees, find them again, and print how near."""
+    """Simulate trees, fit them, and print the distances."""
     drawn = {"depth": 3, "documents": documents, "words": words}
     drawn.update({} if family == "hca" else {"tokens": tokens, "eta": [0.05]})
     good = 0

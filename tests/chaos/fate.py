@@ -1,7 +1,8 @@
-"""What befalls a simulated cluster and its store: all of it follows from one seed, so that a failing seed replays.
+"""The faults of a simulated cluster and its store, all derived from one seed, so that a failing history can be
+replayed.
 
-Each decision is a number drawn by address (what is asked, and how often it was asked before), never by order: threads that
-race one another do not change it.
+Each decision is a random number that is addressed by what is decided and how often it was decided before, never by
+order. Threads that race one another therefore do not change the faults.
 """
 
 import errno
@@ -21,24 +22,24 @@ LASTING = {
 
 
 class DriverCrash(BaseException):
-    """The driver is killed: nothing of it runs any more."""
+    """Raised in the place of a killed driver, whose later operations all raise it too."""
 
 
 class Fate:
     """The faults of one simulated history.
 
-    `session` counts the driver's lives; each has faults of its own, and fewer the more there were, so that it comes to an
-    end.
+    `session` counts the restarts of the driver. Each session draws its faults anew, at rates that decrease with the
+    number of sessions, so that the history comes to an end.
     """
 
     def __init__(self, seed):
         self.seed, self.session = seed, 0
-        self.dead = False  # the driver
-        self.taken_over = False  # the run, by another driver
-        self.lasting = None  # number of an error that all operations on the store meet from now on
-        self.faults = []  # what befell it, in words
+        self.dead = False  # whether the driver was killed
+        self.taken_over = False  # whether another driver has taken over the run
+        self.lasting = None  # errno of a lasting error that all further operations on the store raise
+        self.faults = []  # descriptions of the faults so far
         self._asked = Counter()
-        # How bad it gets: some histories know one kind of fault only, and that often.
+        # How often each kind of fault occurs; 40% of the histories have a single kind of fault only.
         kinds = (
             "crash",
             "lose",
@@ -56,12 +57,12 @@ class Fate:
         self.rates = {kind: 0.0 if only and kind != chosen else self.draw(f"rate {kind}") ** 3 for kind in kinds}
 
     def draw(self, *address):
-        """A number in [0, 1) that the address alone decides."""
+        """Return a number in [0, 1) that depends on the seed and the address only."""
         text = repr((self.seed, *address)).encode()
         return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") / 2.0**64
 
     def happens(self, kind, scale, *address):
-        """Whether a fault of a kind happens here and now."""
+        """Return whether a fault of this kind occurs now, and record it if so."""
         key = (kind, *address)
         self._asked[key] += 1
         rate = self.rates[kind] * scale / (1.0 + self.session)
@@ -71,8 +72,8 @@ class Fate:
         return True
 
     def sleep(self):
-        """The driver sleeps past its lease; another takes its run over, by its own clock, and has ended when it
-        wakes."""
+        """Simulate a driver that is suspended for longer than its lease: another driver takes over the run's lock and
+        then dies."""
         store, before = FaultyFileSystem.store, FaultyFileSystem.fate
         if not any(path.startswith("/store/run/lock/") for path in store):
             return
@@ -80,20 +81,20 @@ class Fate:
         try:
             successor = RunLock(Folder("faulty://store/run/lock"))
             successor.acquire()
-            successor._released.set()  # it dies, and renews nothing
+            successor._released.set()  # as if the successor had died, so that nothing renews its lease
         finally:
             FaultyFileSystem.fate = before
         self.taken_over = True
 
-    def again(self):
-        """Restart the driver after the store was repaired."""
+    def restart(self):
+        """Begin the next session: the driver is restarted, and the store works again."""
         self.session += 1
         self.dead, self.lasting, self.taken_over = False, None, False
         self._asked.clear()
 
 
 class FaultyFileSystem(MemoryFileSystem):
-    """A store in memory, as an object store, that meets its fate."""
+    """An object store in memory whose operations fail as `fate` decides."""
 
     protocol = "faulty"
     store = {}  # noqa: RUF012 - one store, as there is one of MemoryFileSystem
@@ -132,7 +133,7 @@ class FaultyFileSystem(MemoryFileSystem):
         path = self._strip_protocol(path)
         self.meet("write", path)
         super().pipe_file(path, value, mode=mode, **kwargs)
-        self.meet("written", path)  # it was written, but the answer was lost
+        self.meet("written", path)  # a fault here means that the file was written, but the answer was lost
 
     def rm_file(self, path):
         path = self._strip_protocol(path)
@@ -144,7 +145,7 @@ class FaultyFileSystem(MemoryFileSystem):
         path = self._strip_protocol(path)
         self.meet("remove", path)
         for found in [name for name in self.store if name == path or name.startswith(f"{path}/")]:
-            del self.store[found]  # many at once, as an object store does it
+            del self.store[found]  # object stores remove many files in one operation
         self.pseudo_dirs[:] = [
             folder for folder in self.pseudo_dirs if folder != path and not folder.startswith(f"{path}/")
         ]

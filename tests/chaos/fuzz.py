@@ -1,7 +1,7 @@
-"""Readers under a coverage-guided fuzzer (atheris): whatever the bytes, a clear error or a result, in bounded memory.
+"""Fuzz the readers with atheris, guided by coverage: any bytes must give a clear error or a result, in bounded memory.
 
-``python -m tests.chaos.fuzz READER RUNS`` mutates small files of a reader's format; a case that is found is written to the
-folder ``build/fuzz`` and belongs into ``tests/storage/io/test_hostile.py``.
+``python -m tests.chaos.fuzz READER RUNS`` mutates small valid files of a reader's format. An input that makes a reader
+fail is written to the folder ``build/fuzz``, and belongs into ``tests/storage/io/test_hostile.py``.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-MEMORY = 4 << 30  # bytes of address space over what is used at the start
+MEMORY = 4 << 30  # address space that a reader may use beyond what is used at the start
 
 
 def import_kernels():
-    """Import all kernels before anything is instrumented: the compiler cannot compile the fuzzer's calls."""
+    """Import all kernels before the modules are instrumented, because numba cannot compile the fuzzer's calls."""
     import collapsium.workers.kernels as kernels
 
     for module in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):

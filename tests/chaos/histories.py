@@ -1,6 +1,7 @@
-"""Histories: a fit on the simulated cluster, begun again as often as its driver dies, until it ends.
+"""Histories of a fit on the simulated cluster, which is resumed whenever its driver dies, until it ends.
 
-``python -m tests.chaos.histories 0 10000`` runs those seeds, and ``... 4711`` replays one and tells what befell it.
+``python -m tests.chaos.histories 0 10000`` runs the seeds from 0 to 9999, and ``... 4711`` replays one seed and prints
+its faults.
 """
 
 import contextlib
@@ -22,8 +23,8 @@ from collapsium.storage.runs.members import leaves, restarts_of
 from collapsium.storage.runs.run import Run
 from tests.chaos.fate import LASTING, DriverCrash, Fate, FaultyFileSystem
 from tests.chaos.simulated import SimulatedExecutor
-from tests.conftest import planted_rows, write_corpus
-from tests.fits import TIMES, begins_at_checkpoint, bits
+from tests.conftest import simulated_rows, write_corpus
+from tests.fits import TIMES, bits, require_start_at_checkpoint
 
 fsspec.register_implementation("faulty", FaultyFileSystem, clobber=True)
 
@@ -53,57 +54,60 @@ KINDS = (
 
 
 def prepare():
-    """Clear the store, and write the corpora into it."""
+    """Write the corpora into an empty store, and return the store's contents for `reset`."""
     FaultyFileSystem.fate = None
     FaultyFileSystem.store.clear()
-    write_corpus("faulty://store/corpus/train", planted_rows(1, documents=16, words=20), 20, shard_tokens=330)
-    write_corpus("faulty://store/corpus/heldout", planted_rows(2, documents=16, words=20), 20, shard_tokens=300)
-    long = planted_rows(3, documents=3, words=20, tokens=100_000) + planted_rows(4, documents=13, words=20)
+    write_corpus("faulty://store/corpus/train", simulated_rows(1, documents=16, words=20), 20, shard_tokens=330)
+    write_corpus("faulty://store/corpus/heldout", simulated_rows(2, documents=16, words=20), 20, shard_tokens=300)
+    long = simulated_rows(3, documents=3, words=20, tokens=100_000) + simulated_rows(4, documents=13, words=20)
     write_corpus("faulty://store/corpus/long", long, 20, shard_tokens=100_330)
     return dict(FaultyFileSystem.store)
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The end of a history: the models' bits, and the events without times and returns to checkpoints."""
+class Result:
+    """The result of a history: the bits of all models, and the events without times and without returns to
+    checkpoints."""
 
     bits: list
     events: list
 
 
-def ended():
-    """The present contents of the store."""
+def read_result():
+    """Read the result of the run from the store."""
     models = [Model(place) for place in (RUN, *(place for _, place in leaves(RUN)))]
     runs = [Run(RUN), *(run for _, run in restarts_of(RUN))]
     recorded = [event for run in runs for event in run.events() if event["event"] != "back"]
     events = [{name: value for name, value in event.items() if name not in TIMES} for event in recorded]
-    return Ended([bits(model, len(model.record.shards)) for model in models], events)
+    return Result([bits(model, len(model.record.shards)) for model in models], events)
 
 
 def options_of(fate):
-    """The fit that a seed tries."""
+    """Draw the options of the fit."""
     kind = KINDS[int(fate.draw("options") * len(KINDS))]
     return {**kind, "iterations": 4 if "schedule" not in kind else 7, "seed": 3}
 
 
-def calm(base, options):
-    """The result of a fit without faults."""
+def undisturbed_result(base, options):
+    """Return the result of a fit without faults."""
     reset(base)
     with (
-        unglanced(),
+        without_top_words(),
         mock.patch("collapsium.pipeline.engine.plan.open_executor", return_value=SerialExecutor()),
     ):
-        fit(corpus_of(options), RUN, heldout="faulty://store/corpus/heldout", scheduler="serial", **fitted(options))
-    return ended()
+        fit(
+            corpus_of(options), RUN, heldout="faulty://store/corpus/heldout", scheduler="serial", **fit_options(options)
+        )
+    return read_result()
 
 
 def corpus_of(options):
-    """The training corpus of options."""
+    """Return the URL of the training corpus that the options name."""
     return f"faulty://store/corpus/{options.get('corpus', 'train')}"
 
 
-def fitted(options):
-    """The options of `fit`."""
+def fit_options(options):
+    """Return the options without `corpus`, as `fit` accepts them."""
     return {name: value for name, value in options.items() if name != "corpus"}
 
 
@@ -114,92 +118,96 @@ def reset(base):
     FaultyFileSystem.pseudo_dirs[:] = [""]
 
 
-def unglanced():
-    """Fetch no top words, because whether there is time to fetch them does not follow from a seed."""
+def without_top_words():
+    """Patch the driver to fetch no top words: whether there is time for them depends on the machine, not on the seed."""
     return mock.patch.multiple(topic_snapshots.TopicSnapshots, submit=lambda *_, **__: [], final_words=lambda *_: {})
 
 
 @contextlib.contextmanager
-def unhurried():
-    """No pauses between attempts, no clock, and a driver that ended counts as dead, although its process is this one.
+def independent_of_time():
+    """Make the driver independent of time, so that a seed replays.
 
-    A lock that is renewed after some seconds asks the store more often on a slow machine, and a seed would not replay.
+    There are no pauses between attempts, and no clock: on a slow machine, a lock that is renewed after some seconds
+    would access the store more often. A driver that ended counts as dead although its process, which is this one, is
+    alive.
     """
     lock = mock.patch.multiple(run_lock, is_alive=lambda *_: False, clock_seconds=lambda: 0.0, RENEWALS=1e-6)
-    with unglanced(), mock.patch.object(file, "pause"), lock:
+    with without_top_words(), mock.patch.object(file, "pause"), lock:
         yield
 
 
-def live(base, seed):
-    """Live through a history, and return what it ended with and its fate."""
+def run_history(base, seed):
+    """Run and resume the fit until it ends; return its result and the faults."""
     reset(base)
     fate = Fate(seed)
     options = options_of(fate)
     ends = {name: options.pop(name) for name in ("iterations",)}
     while True:
-        assert fate.session < SESSIONS, "it does not come to an end"
-        continues = begins_at_checkpoint(RUN) if "/store/run/run.json" in FaultyFileSystem.store else None
+        assert fate.session < SESSIONS, "the run does not end"
+        continues = require_start_at_checkpoint(RUN) if "/store/run/run.json" in FaultyFileSystem.store else None
         FaultyFileSystem.fate = fate
         processes = 1 + int(fate.draw("homes", fate.session) * 4)
         every = 1 + int(fate.draw("every", fate.session) * 5)
         cluster = SimulatedExecutor(fate, processes)
         opened = mock.patch("collapsium.pipeline.engine.plan.open_executor", return_value=cluster)
         try:
-            with unhurried(), opened:
+            with independent_of_time(), opened:
                 if "/store/run/run.json" in FaultyFileSystem.store:
                     resume(RUN, checkpoint_every=every, scheduler="serial", sinks=[continues])
                 else:
-                    begin(options, ends, every)
+                    start(options, ends, every)
             FaultyFileSystem.fate = None
-            assert not fate.taken_over, "it went on beside its successor"
-            return ended(), fate
+            assert not fate.taken_over, "the driver finished although another one had taken over its run"
+            return read_result(), fate
         except (DriverCrash, KeyboardInterrupt):
-            fate.faults.append("the driver ends")
+            fate.faults.append("the driver was killed or interrupted")
         except CollapsiumError as error:
-            require_called_for(error, fate)
+            require_cause(error, fate)
         FaultyFileSystem.fate = None
         if "/store/run/run.json" in FaultyFileSystem.store:
-            info(RUN)  # what stands can be read
-        fate.again()
+            info(RUN)  # what is stored of the run must be readable after each session
+        fate.restart()
 
 
-def begin(options, ends, every):
+def start(options, ends, every):
+    """Start the fit anew after removing what is left of an earlier attempt."""
     train, heldout = corpus_of(options), "faulty://store/corpus/heldout"
     remnants = [path for path in FaultyFileSystem.store if path.startswith("/store/run/")]
-    for path in remnants:  # a driver that died before its first record, or whose run could not be removed
+    # left by a driver that died before it wrote the run's record, or before it had removed the run
+    for path in remnants:
         del FaultyFileSystem.store[path]
     FaultyFileSystem.pseudo_dirs[:] = [""]
-    fit(train, RUN, heldout=heldout, checkpoint_every=every, scheduler="serial", **fitted(options), **ends)
+    fit(train, RUN, heldout=heldout, checkpoint_every=every, scheduler="serial", **fit_options(options), **ends)
 
 
-def require_called_for(error, fate):
-    """A clear error may end a session only if its faults call for that one."""
+def require_cause(error, fate):
+    """Fail unless the error that ended a session follows from one of the history's faults."""
     fate.faults.append(f"session {fate.session}: {type(error).__name__}: {error}")
     if isinstance(error, TakenOverError):
         assert fate.taken_over, error
         return
     if isinstance(error, StoreError):
-        called = "on purpose" in str(error) and fate.rates["store"] > 0.1
-        assert called or (fate.lasting is not None and LASTING[fate.lasting] in str(error)), error
+        injected = "on purpose" in str(error) and fate.rates["store"] > 0.1
+        assert injected or (fate.lasting is not None and LASTING[fate.lasting] in str(error)), error
         return
     assert isinstance(error, ClusterError), error
     assert any(kind in fault for fault in fate.faults for kind in ("scheduler", "task", "gone")), error
 
 
 def check(base, known, seed):
-    """Live through a seed's history; it must end as the undisturbed one."""
+    """Run the history of a seed; its result must equal the undisturbed one."""
     options = options_of(Fate(seed))
     name = repr(options)
     if name not in known:
-        known[name] = calm(base, options)
-    found, fate = live(base, seed)
-    assert found.bits == known[name].bits, "other bits"
-    assert found.events == known[name].events, "other events"
+        known[name] = undisturbed_result(base, options)
+    result, fate = run_history(base, seed)
+    assert result.bits == known[name].bits, "the models differ from the undisturbed fit"
+    assert result.events == known[name].events, "the events differ from the undisturbed fit"
     return fate
 
 
 def main(words):
-    """Run seeds, and say which fail."""
+    """Run the histories of some seeds, and print those that fail."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     base, known, failed, faults, sessions = prepare(), {}, [], 0, 0
     first, last = int(words[0]), int(words[1]) if len(words) > 1 else int(words[0]) + 1

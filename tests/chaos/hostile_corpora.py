@@ -1,4 +1,4 @@
-"""Hostile corpora: columns and records changed, and all digests rewritten to fit."""
+"""Functions that change columns and records of a corpus and correct all digests, as an attacker would."""
 
 import hashlib
 import io
@@ -19,14 +19,14 @@ def table_of(place, number=0):
 
 
 def with_column(table, name, column):
-    """Put a column in the place of another, or behind the others."""
+    """Replace the column of this name, or append it."""
     if name in table.column_names:
         return table.set_column(table.column_names.index(name), name, column)
     return table.append_column(name, column)
 
 
 def rewrite_shard(place, table, number=0):
-    """Rewrite a shard's Parquet file, and make the manifest agree with it as far as possible."""
+    """Rewrite the Parquet file of a shard, and correct the manifest as far as possible."""
     sink = io.BytesIO()
     pq.write_table(table, sink, compression="zstd", store_schema=False)
 
@@ -47,7 +47,7 @@ def rewrite_shard(place, table, number=0):
 
 
 def rewrite_manifest(place, change):
-    """Change the record of a corpus, whose digest fits again."""
+    """Change the record of a corpus, and correct its digest."""
     path = Path(place) / "manifest.json"
     record = json.loads(path.read_text())
     del record["sha256"]
@@ -56,7 +56,7 @@ def rewrite_manifest(place, change):
 
 
 def rewrite_vocabulary(place, table):
-    """Rewrite the table of words."""
+    """Rewrite the table of words, and correct its digest."""
     sink = io.BytesIO()
     pq.write_table(table, sink, store_schema=False)
 
@@ -68,14 +68,14 @@ def rewrite_vocabulary(place, table):
 
 
 def not_utf8(rows):
-    """A column of strings of which the last is not UTF-8."""
+    """Return a column of strings, the last of which is not valid UTF-8."""
     data = b"a" * (rows - 1) + b"\xff"
     offsets = np.arange(rows + 1, dtype=np.int32)
     return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _sum(table, name, *, count=False):
-    """Add up a column of lists in 64 bits, as a hostile manifest might say it."""
+    """Sum all entries of a column of lists in 64 bits, or count them; anything else sums to 0."""
     if table.column_names.count(name) != 1:
         return 0
     column = table.column(name).combine_chunks()

@@ -1,8 +1,9 @@
-"""Something else in the place of each file of a run or a corpus, through the commands that read it.
+"""Hostile replacements of each file and folder of a run or a corpus, given to the commands that read them.
 
-``python -m tests.chaos.hostile_files [SHARE] [PART ...]`` makes a corpus and runs of several kinds, and puts a pipe, a socket, a device, a
-folder, a link, nothing, or other bytes in the place of each of their files, and a link to somebody else's folder in the place
-of each folder. Each command must end by itself within seconds with a result or a line, and leave what lies outside as it was.
+``python -m tests.chaos.hostile_files [SHARE] [NAME ...]`` makes a corpus and runs of several kinds. It replaces each
+file by a pipe, a socket, a device, a folder, a link, nothing, or other bytes, and each folder by a link to a foreign
+folder, a pipe, nothing, or a file. Each command must end within seconds with a result or a one-line error, and must
+not change files outside.
 """
 
 import contextlib
@@ -24,8 +25,8 @@ import pyarrow as pa
 from collapsium.pipeline import fit, ingest, name_topics
 from collapsium.pipeline.cli.main import main as collapsium
 
-SECONDS = 30  # that a command may take; those here take less than one
-PROGRESS = 20  # attacks from one line about where it is to the next
+SECONDS = 30  # time limit of a command; these commands take less than one second
+PROGRESS = 20  # a line of progress is printed after this many attacks
 TEXTS = [{"id": f"d{n}", "text": "aa bb cc. dd ee aa " * (n + 1), "tag": f"t{n % 2}"} for n in range(6)]
 HERE = ["--scheduler", "serial"]
 FIT = {"iterations": 2, "checkpoint_every": 1, "scheduler": "serial"}
@@ -38,7 +39,7 @@ RUNS = {
 
 
 def make(place):
-    """Make the corpus and the runs, named, and a folder outside."""
+    """Make the corpus, the runs with named topics, and the folder `outside`."""
     (place / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in TEXTS))
     (place / "more.jsonl").write_text('{"id": "m", "text": "aa bb dd", "tag": "t1"}\n')
     ingest(
@@ -57,7 +58,7 @@ def make(place):
 
 
 def commands(name):
-    """Return the commands that read a part of what `make` makes."""
+    """Return the commands that read the corpus or run of this name."""
     if name == "corpus":
         return [
             ["info", "corpus"], ["verify", "corpus"], ["split", "corpus", "train", "held"], ["explode", "corpus", "flat"],
@@ -77,12 +78,12 @@ def commands(name):
 
 
 def pipe(path):
-    """Put a pipe without a writer there."""
+    """Create a pipe that nothing writes to."""
     os.mkfifo(path)
 
 
 def listener(path):
-    """Put a socket there."""
+    """Create a socket."""
     folder = Path.cwd()
     os.chdir(path.parent)
     try:
@@ -115,8 +116,8 @@ FOLDER_KINDS = {
 OUTSIDE = Path("/nonexistent")
 
 
-def parts(place):
-    """Return one file or folder of each kind: those whose names differ by digits alone are of one kind."""
+def representative_paths(place):
+    """Return files and folders to replace: only one of those whose names differ by digits alone."""
     seen, found = set(), []
     for path in sorted(place.rglob("*")):
         kind = re.sub(r"\d+", "0", str(path.relative_to(place)))
@@ -127,12 +128,12 @@ def parts(place):
 
 
 def files_of(folder):
-    """Return all files of a folder and what is in them."""
+    """Return {path: contents} of all files in a folder."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def run(words):
-    """Run a command in a child; return its exit code, which is negative if a signal ended it, and its output."""
+    """Run a command in a child; return its exit code, which is -n if signal n ended it, and its output."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -158,7 +159,7 @@ def run(words):
 
 
 def load(place):
-    """Run the commands on what is sound, which loads all that they need into this process, for its children to share."""
+    """Run the commands on valid files in this process, so that its forked children need not import modules again."""
     os.chdir(place)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         for name in ("run", "corpus"):
@@ -168,7 +169,7 @@ def load(place):
 
 
 def attack(root, seed, part, kind, change):
-    """Replace a part by something else; return the faults of commands that read it."""
+    """Replace a file or folder and run each command that reads it; return the faults."""
     place, faults = root / "place", []
     for words in commands(part.parts[0]):
         for path in [
@@ -199,7 +200,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def main(words):
-    """Attack each part with a share of the kinds, and print what went wrong."""
+    """Attack files and folders with a random share of the replacements, and print the faults."""
     global OUTSIDE
     pa.set_cpu_count(1)
     share = float(words[0]) if words else 1.0
@@ -213,7 +214,7 @@ def main(words):
         load(root / "place")
         shutil.copytree(seed / "outside", OUTSIDE)
         names = ["corpus", *RUNS] if len(words) < 2 else words[1:]
-        for part in (path for path in parts(seed) if path.parts[0] in names and len(path.parts) > 1):
+        for part in (path for path in representative_paths(seed) if path.parts[0] in names and len(path.parts) > 1):
             kinds = FOLDER_KINDS if (seed / part).is_dir() else KINDS
             for kind, change in kinds.items():
                 if draw.random() >= share:

@@ -1,10 +1,11 @@
-"""Hostile runs: arrays of models and checkpoints changed by anyone, with digests made right again, through every command.
+"""Hostile runs: changed arrays of models and checkpoints, with correct digests, given to every command that reads
+them.
 
-``python -m tests.chaos.hostile_models RUNS [FAMILY...]`` fits a small run of each family, changes arrays at random (a seed is
-``FUZZ_SEED``), and gives the run to ``evaluate``, ``infer``, ``predict``, ``report``, ``topics``, ``verify``, ``fit --resume``
-and ``fit --warm``, with kernels that check bounds. With ``all`` in place of RUNS each array of the global state, of the first block
-and of the first shard is changed in each way once. Each command must end in time, with a model or with one line: no signal, no
-exception of another kind.
+``python -m tests.chaos.hostile_models RUNS [FAMILY...]`` fits a small run of each family, changes arrays at random
+(the seed is ``FUZZ_SEED``), and gives the run to ``evaluate``, ``infer``, ``predict``, ``report``, ``topics``,
+``verify``, ``fit --resume`` and ``fit --warm``, with kernels that check bounds. With ``all`` in place of RUNS, it
+changes each array of the global state, of the first block and of the first shard once in each way. Each command must
+end in time with a result or a one-line error, never with a signal or another exception.
 """
 
 import contextlib
@@ -38,11 +39,11 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.families.model_checks import ModelChecks
 from collapsium.workers.shard_loading import load_shard, open_shard
 from tests.chaos.hostile_paths import CHECKING
-from tests.conftest import dealt, planted, planted_labels, write_corpus
+from tests.conftest import cut_into_segments, simulated, simulated_labels, write_corpus
 from tests.networks import LABELS
 
-SECONDS = 60  # after which a command hangs
-SHARE_OF_REFUSED = 0.02  # of what the checks refuse, what is given to all commands nevertheless
+SECONDS = 60  # time limit of an attack
+SHARE_OF_REFUSED = 0.02  # share of the changes refused by the checks that are given to all commands nevertheless
 OPTIONS = {
     "lda": (
         {"topics": 3},
@@ -77,13 +78,13 @@ OPTIONS = {
 
 
 def corpora(place):
-    """Write small corpora for all families: a training and a held-out part, new documents, and vectors."""
-    rows, theta = planted(1, documents=20, words=12, tokens=12)
-    write_corpus(place / "all", dealt(rows, 1), 12, 90, labels=planted_labels(theta), segmented=True)
+    """Write small corpora for all families: training and held-out parts, new documents, and vectors."""
+    rows, theta = simulated(1, documents=20, words=12, tokens=12)
+    write_corpus(place / "all", cut_into_segments(rows, 1), 12, 90, labels=simulated_labels(theta), segmented=True)
     split(place / "all", place / "train", place / "heldout", fraction=0.3, seed=1)
-    rows, theta = planted(2, documents=8, words=12, tokens=12)
-    ids, labels = [f"new {number}" for number in range(8)], planted_labels(theta)
-    write_corpus(place / "new", dealt(rows, 2), 12, ids=ids, labels=labels, segmented=True)
+    rows, theta = simulated(2, documents=8, words=12, tokens=12)
+    ids, labels = [f"new {number}" for number in range(8)], simulated_labels(theta)
+    write_corpus(place / "new", cut_into_segments(rows, 2), 12, ids=ids, labels=labels, segmented=True)
     generator = np.random.default_rng(1)
     means = generator.normal(size=(3, 4)) * 5.0
     with created(Folder(place / "vectors")) as folder:
@@ -98,7 +99,7 @@ def corpora(place):
 
 
 def cases(families=()):
-    """Return each family with the options to try."""
+    """Yield each family with each set of options to try."""
     for family in families or family_names():
         fields = load_family(family).Options.model_fields
         for options in OPTIONS.get(family, ({"topics": 3} if "topics" in fields else {},)):
@@ -112,8 +113,8 @@ def corpora_of(family, place):
     return place / "train", place / "heldout"
 
 
-def fitted(family, options, place, run, iterations=3):
-    """Fit a run with its checkpoints."""
+def fit_run(family, options, place, run, iterations=3):
+    """Fit a run that has checkpoints."""
     train, _ = corpora_of(family, place)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -122,7 +123,7 @@ def fitted(family, options, place, run, iterations=3):
 
 
 def groups(run):
-    """Return the groups of arrays of a run: the folder whose record has their digest, the record's name, and the part."""
+    """Yield the groups of arrays of a run: the folder whose record has their digest, the record's name, and the part."""
     model = [(run / "model", "model.json")]
     checkpoints = [(folder, "checkpoint.json") for folder in sorted((run / "checkpoints").glob("0*"))]
     for folder, name in [*model, *checkpoints[-1:]]:
@@ -131,7 +132,7 @@ def groups(run):
 
 
 def rewrite(folder, name, part, change):
-    """Change the arrays of a group, and make all digests right again."""
+    """Change the arrays of a group, and correct all digests."""
     arrays = {key: np.array(values) for key, values in read_arrays(Folder(folder / part)).items()}
     arrays = change(arrays)
     shutil.rmtree(folder / part)
@@ -150,7 +151,7 @@ def _extreme(values, low):
 
 
 def one_entry(values, generator, entry):
-    """Return a copy with one changed entry."""
+    """Return a copy with one entry changed to a value."""
     changed = np.array(values)
     if changed.size:
         with np.errstate(all="ignore"):
@@ -182,7 +183,7 @@ MUTATIONS = {
     "one other": lambda values, generator: one_entry(values, generator, generator.choice(values.reshape(-1)) if values.size else 0),
     "negative": lambda values, generator: -values if values.dtype.kind in "if" else values,
     "not a number": lambda values, generator: one_entry(values, generator, np.nan if values.dtype.kind == "f" else 0),
-    # Checkpoints of release 0.1 have 32-bit counts where later ones have 64 bits, so other floats are no other type.
+    # Other float types are allowed: checkpoints of release 0.1 have 32-bit counts where later ones have 64-bit counts.
     "other type": lambda values, generator: values.astype("i4" if values.dtype.kind == "f" else "f4"),
     "wide type": lambda values, generator: values.astype("f8" if values.dtype != np.float64 else "i8"),
     "zeros": lambda values, generator: np.zeros_like(values),
@@ -194,8 +195,8 @@ MUTATIONS = {
 }  # fmt: skip
 
 
-def mutated(arrays, name, kind, generator):
-    """Return arrays, one of them changed."""
+def mutate(arrays, name, kind, generator):
+    """Return the arrays, with one of them changed or missing."""
     change = MUTATIONS[kind]
     if change is None:
         return {key: values for key, values in arrays.items() if key != name}
@@ -205,7 +206,7 @@ def mutated(arrays, name, kind, generator):
 
 
 def commands(family, place, run, out):
-    """Return the command lines that a hostile run is given to, by name."""
+    """Return the command lines that read a hostile run, by name."""
     train, heldout = (str(corpus) for corpus in corpora_of(family, place))
     run, vectors = str(run), load_family(family).corpus_kind == "vectors"
     new = train if vectors else str(place / "new")
@@ -228,7 +229,7 @@ def commands(family, place, run, out):
 
 
 def fault_of(words):
-    """Run a command in this process; return the fault in how it ended, empty if it ended well."""
+    """Run a command in this process; return the traceback or the fault of its end, or an empty text if it ended well."""
     with (
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(io.StringIO()),
@@ -247,7 +248,7 @@ def fault_of(words):
 
 
 def check(folder, name, part, arrays, shards):
-    """Check arrays as if they were read from a group of a model or a checkpoint."""
+    """Check arrays as the readers of a model or a checkpoint do."""
     model = Model(str(folder))
     global_state = arrays if part == "global_state" else read_arrays(Folder(folder / "global_state"))
     record, number = model.record, int(part.partition("/")[2] or 0)
@@ -262,8 +263,8 @@ def check(folder, name, part, arrays, shards):
         checks.local(arrays, shards[number], part)
 
 
-def refused(folder, name, part, arrays, shards):
-    """Say whether the checks refuse a group of arrays."""
+def is_refused(folder, name, part, arrays, shards):
+    """Return whether the checks refuse a group of arrays."""
     try:
         check(folder, name, part, arrays, shards)
     except DamagedError:
@@ -272,7 +273,7 @@ def refused(folder, name, part, arrays, shards):
 
 
 def shards_of(family, place):
-    """Load the training shards as the tasks of a fit do."""
+    """Load the training shards like the tasks of a fit."""
     return [
         open_shard(load_shard(reference, model=load_family(family)))
         for reference in Corpus(corpora_of(family, place)[0]).references
@@ -286,8 +287,8 @@ def _in_child(task, sender):
         sender.send(traceback.format_exc())
 
 
-def safely(task):
-    """Call a function in a separate process; return its result, or how the process ended."""
+def call_in_child(task):
+    """Call a function in a separate process; return its result, or a text that says how the process ended."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_in_child, args=(task, sender))
@@ -304,7 +305,7 @@ def safely(task):
 
 
 def some_changes(base, generator, runs):
-    """Draw groups of arrays of a run, an array of each, and a kind of change."""
+    """Yield random groups of a run's arrays, each with one of its arrays and a kind of change."""
     present = list(groups(base))
     for _ in range(runs):
         group = present[generator.integers(len(present))]
@@ -313,7 +314,7 @@ def some_changes(base, generator, runs):
 
 
 def all_changes(base):
-    """Return each array of the global state, of the first block and of the first shard, with each kind of change."""
+    """Yield each array of the global state, of the first block and of the first shard, with each kind of change."""
     for folder, name, part in list(groups(base)):
         if part.rpartition("/")[2] in ("global_state", "00000"):
             for array in sorted(read_arrays(Folder(folder / part))):
@@ -322,17 +323,18 @@ def all_changes(base):
 
 
 def attack(base, place, family, generator, tally, shards, change):
-    """Change one array of a run, and give a copy to the commands that read it, if the checks accept it."""
+    """Change one array in a copy of a run, and run the commands on it if the checks accept the change; return the
+    faults."""
     folder, name, part, array, kind = change
     arrays = read_arrays(Folder(folder / part))
-    changed = mutated(arrays, array, kind, generator)
+    changed = mutate(arrays, array, kind, generator)
     if (
         array in changed
         and changed[array].dtype == arrays[array].dtype
         and np.array_equal(changed[array], arrays[array])
     ):
         return []
-    no = refused(folder, name, part, changed, shards)
+    no = is_refused(folder, name, part, changed, shards)
     tally["refused" if no else "accepted"] += 1
     if no and generator.random() > SHARE_OF_REFUSED:
         return []
@@ -344,7 +346,7 @@ def attack(base, place, family, generator, tally, shards, change):
         if name == "checkpoint.json":
             shutil.rmtree(run / "model")
         for command, words in commands(family, place, run, Path(scratch)).items():
-            fault = safely(lambda words=words: fault_of(words))
+            fault = call_in_child(lambda words=words: fault_of(words))
             tally["commands"] += 1
             if fault:
                 faults.append(f"== {family} {name} {part}/{array} {kind}: {command}\n{fault}")
@@ -352,13 +354,13 @@ def attack(base, place, family, generator, tally, shards, change):
 
 
 def run_all(runs, families=(), seed=1):
-    """Attack each family a number of times, or in all ways; return the failures."""
+    """Attack each family a number of times, or in all ways; return the faults."""
     generator, tally, faults = np.random.default_rng(seed), Counter(), []
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)
         corpora(place)
         for number, (family, options) in enumerate(cases(families)):
-            base = fitted(family, options, place, place / f"run{number}")
+            base = fit_run(family, options, place, place / f"run{number}")
             for words in commands(family, place, base, place).values():
                 if "--resume" not in words:
                     fault = fault_of(words)

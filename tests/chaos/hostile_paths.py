@@ -1,9 +1,9 @@
-"""Hostile corpora through the whole path: info, verify, split, fit, evaluate, infer, topics, report.
+"""Hostile corpora given to all commands that read corpora or their models, from `info` and `fit` to `report`.
 
-Corpora are tiny; a few of their columns and records are changed at random, and all digests rewritten to fit. Whatever
-happens, a command ends by itself in seconds, with a clear line or a result: no error of an index, no signal, no raw
-exception. ``python -m tests.chaos.hostile_paths FIRST COUNT`` tries seeds in child processes, with kernels that check
-bounds (``NUMBA_BOUNDSCHECK=1``), or not compiled where ``NUMBA_DISABLE_JIT=1`` is set.
+A few columns and records of tiny corpora are changed at random, and all digests are corrected. Each command must end
+within seconds with a result or a clear one-line error, never with an index error, a signal or another raw exception.
+``python -m tests.chaos.hostile_paths FIRST COUNT`` tries seeds in child processes, with kernels that check bounds
+(``NUMBA_BOUNDSCHECK=1``), or with interpreted kernels if ``NUMBA_DISABLE_JIT=1`` is set.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ import pyarrow as pa
 
 from collapsium.storage.printable import CONTROLS, csv_cell
 
-SECONDS = 120  # that a command may take; those here take less than one
-PROGRESS_SECONDS = 20  # from one line about where it is to the next
-HERE = "here"  # tells a child to try its seeds itself
-# Machine code that checks bounds lies beside that which does not.
+SECONDS = 120  # time limit of a command; these commands take less than one second
+PROGRESS_SECONDS = 20  # seconds between two lines of progress
+HERE = "here"  # argument that makes a child process try its seeds itself
+# Machine code that checks bounds is cached separately from code that does not.
 CHECKING = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(Path("build/checking").absolute())}
 FAMILIES = {
     "lda": ["--topics", "2"],
@@ -49,7 +49,7 @@ FAMILIES = {
     "hca": [],
     "dirichlet-network": ["--topics", "2", "--network", "network.toml"],
 }
-# Documents depend on their labels, parts of two segments on the document, segments on the part and the one before.
+# Documents depend on their labels, parts of two segments on the document, and segments on their part and predecessor.
 NETWORK = """
 [corpus]
 over = "corpus"
@@ -100,7 +100,7 @@ KINDS = [
 
 
 def make_corpus(place, draw, words, name):
-    """Write a tiny sound corpus with all columns; ids begin with a name."""
+    """Write a tiny valid corpus with all kinds of columns; document ids begin with `name`."""
     from collapsium.storage.corpus.parquet import LABELS
     from collapsium.storage.corpus.writer import CorpusWriter
     from collapsium.storage.io.folder import Folder, created
@@ -132,7 +132,7 @@ def make_corpus(place, draw, words, name):
 
 
 def make_vectors(place, draw, columns):
-    """Write a tiny sound corpus of vectors."""
+    """Write a tiny valid corpus of vectors."""
     from tests.storage.corpus.test_vectors import write_vectors
 
     values = np.random.default_rng(draw.randrange(2**32)).normal(size=(draw.randint(1, 6), columns))
@@ -142,7 +142,7 @@ def make_vectors(place, draw, columns):
 
 
 def mutate(place, draw):
-    """Change something of a corpus, digests and sums rewritten to fit."""
+    """Change something of a corpus at random, and correct digests and sums."""
     from tests.chaos.hostile_corpora import rewrite_manifest, rewrite_shard, rewrite_vocabulary, table_of, with_column
 
     record = json.loads((place / "manifest.json").read_text())
@@ -166,7 +166,9 @@ def mutate(place, draw):
             }
         )
         if draw.random() < 0.5:
-            table = with_column(table, draw.choice(["word", "documents", "tokens"]), strange(words, draw))
+            table = with_column(
+                table, draw.choice(["word", "documents", "tokens"]), column_of_another_type(words, draw)
+            )
         return rewrite_vocabulary(place, table)
     if kind < 0.25:
         return rewrite_manifest(place, lambda record: record["fields"].pop(next(iter(record["fields"]), None), None))
@@ -174,12 +176,12 @@ def mutate(place, draw):
     table = table_of(place, number)
     name = draw.choice(table.column_names)
     column = table.column(name).combine_chunks()
-    changed = strange(len(column), draw) if draw.random() < 0.25 else edited(column, draw)
+    changed = column_of_another_type(len(column), draw) if draw.random() < 0.25 else with_changed_values(column, draw)
     return rewrite_shard(place, with_column(table, name, changed), number)
 
 
-def strange(rows, draw):
-    """A column of some other type."""
+def column_of_another_type(rows, draw):
+    """Return a column of a random type, which is null but perhaps for the last value."""
     kind = draw.choice(KINDS)
     deep = draw.choice([kind, pa.list_(kind), pa.list_(pa.list_(kind)), pa.struct([("field", kind), ("value", kind)])])
     return pa.nulls(rows, deep) if draw.random() < 0.5 else pa.array([None] * (rows - 1) + [_value(deep, draw)], deep)
@@ -195,8 +197,8 @@ def _value(kind, draw):
     )
 
 
-def edited(column, draw):
-    """The same column with some values changed, in the smallest type that holds them."""
+def with_changed_values(column, draw):
+    """Return the column with some values changed, or the same column if Arrow cannot represent the new values."""
     values = column.to_pylist()
     for _ in range(draw.randint(1, 3)):
         row = draw.randrange(len(values))
@@ -239,7 +241,8 @@ def _changed(value, draw):
 
 
 def commands_for(family, draw):
-    """The whole path of one family: of a hostile corpus, and of a model of a sound one that meets a hostile one."""
+    """Yield commands of one family that read the hostile corpus `c`, or a model of the valid corpus `sound` together
+    with it."""
     serial = ["--scheduler", "serial"]
     fit = ["--family", family, *FAMILIES[family], "--iterations", "2", "--quiet", *serial]
     yield from (["info", "c"], ["verify", "c"], ["fit", "c", "run", *fit], ["verify", "run"], ["topics", "run"])
@@ -263,12 +266,15 @@ def commands_for(family, draw):
 
 
 def hostile_name(words, documents):
-    """Name a topic by what steers terminals and spreadsheets."""
+    """Return a topic name with characters that control terminals and spreadsheets."""
     return "=\x1b[2Jx\u202e"
 
 
 def topic_commands(model, fit, serial):
-    """Ways to weigh, begin, join, edit and name the topics of a hostile corpus, or of a model, as far as a family has them."""
+    """Return sequences of commands that use weights, initialisations, consensus, edits and names of topics.
+
+    They read the hostile corpus or the given model; some are refused because the family lacks the option.
+    """
     pairs = [("w0", "0.5"), ("w1", "3"), ("=1+1", "2")]
     Path("weights.csv").write_text("".join(f"{word},{weight}\n" for word, weight in pairs))
     Path("seeds.toml").write_text('"=first" = ["w0"]\n')
@@ -288,13 +294,13 @@ def topic_commands(model, fit, serial):
 
 
 def unsafe(output, place):
-    """Return what a terminal or a spreadsheet would run of what was printed, and of CSV files; None where nothing."""
+    """Return a description of output that a terminal or a spreadsheet would execute, or None if it is safe."""
     found = CONTROLS.search(output)
     if found is not None:
         return f"the control character {found[0]!r} was printed"
     for path in filter(Path.is_file, sorted(place.rglob("*.csv"))):
         with path.open(newline="", encoding="utf-8") as handle:
-            # Ids and labels are keys, and stay as they are.
+            # Ids and labels are keys, which are not escaped.
             texts = [row.get(name) for row in csv.DictReader(handle) for name in ("word", "words")]
             cells = filter(None, texts) if path.name != "weights.csv" else ()
         formula = next((cell for cell in cells if cell != csv_cell(cell)), None)
@@ -304,7 +310,8 @@ def unsafe(output, place):
 
 
 def try_path(seed, place, *, family=None, tell=lambda words: None):
-    """Try a corpus; return the fault, or None. Each command is reported before it runs."""
+    """Run all commands on the hostile corpus of a seed; return the first fault, or None. `tell` is called before each
+    command."""
     from collapsium.pipeline.cli.main import main
 
     draw = random.Random(seed)
@@ -316,7 +323,7 @@ def try_path(seed, place, *, family=None, tell=lambda words: None):
         else:
             make_corpus(place / name, draw, words, name)
     for _ in range(draw.randint(1, 2)):
-        with contextlib.suppress(IndexError):  # of a corpus that has no column any more
+        with contextlib.suppress(IndexError):  # the changed column may be the last one that the corpus has left
             mutate(place / "c", draw)
     (place / "network.toml").write_text(NETWORK)
     with contextlib.chdir(place):
@@ -326,9 +333,8 @@ def try_path(seed, place, *, family=None, tell=lambda words: None):
             signal.alarm(SECONDS)
             try:
                 with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), warnings.catch_warnings():
-                    warnings.simplefilter(
-                        "ignore", RuntimeWarning
-                    )  # of numbers that overflow, as hashes do interpreted
+                    # numbers overflow in interpreted kernels, such as hash functions
+                    warnings.simplefilter("ignore", RuntimeWarning)
                     code = main(words)
             except SystemExit as error:
                 code = error.code
@@ -345,7 +351,7 @@ def try_path(seed, place, *, family=None, tell=lambda words: None):
 
 
 def run_seeds(first, count):
-    """Try seeds in this process; each command is written before it runs, as a signal may end the process."""
+    """Try seeds in this process; each command is printed before it runs, because a signal may end the process."""
     import resource
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -361,7 +367,7 @@ def run_seeds(first, count):
 
 
 def follow(first, last):
-    """Try seeds in a child process; return the seed after the last that was tried, and how many faults were met."""
+    """Try seeds in a child process; return the seed after the last one tried, and the number of faults."""
     command = [sys.executable, "-m", "tests.chaos.hostile_paths", str(first), str(last - first), HERE]
     running, faults, reported_at = f"{first}", 0, time.monotonic()
     with tempfile.TemporaryFile("w+") as errors:
@@ -383,7 +389,7 @@ def follow(first, last):
 
 
 def main(words):
-    """Try seeds in child processes, and continue after a seed that ends a process."""
+    """Try seeds in child processes; if a seed ends its process, continue after it."""
     first, count = int(words[0]), int(words[1])
     if words[2:] == [HERE]:
         run_seeds(first, count)

@@ -1,7 +1,6 @@
-"""Real kills: a fit on a real cluster whose workers, scheduler and driver are killed at random, and started again.
+"""Kills on a real cluster: a fit whose workers, scheduler and driver are killed at random, and restarted.
 
-``python -m tests.chaos.kills 100`` goes on until so many have been killed; each run must end with the bits of one that nobody
-touched.
+``python -m tests.chaos.kills 100`` kills 100 processes; each run must end with the bits of an undisturbed one.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ from collapsium.storage.runs.members import restarts_of
 from collapsium.storage.runs.run import Run
 from tests.fits import bits
 
-SECONDS_BEFORE_HANG = 240  # seconds after which a run hangs
+SECONDS_BEFORE_HANG = 240  # a run that takes longer than this has hung
 FITS = (
     {"family": "lda", "topics": 5, "iterations": 60},
     {"family": "hdp", "topics": 8, "iterations": 60},
@@ -40,15 +39,15 @@ def free_port():
 
 
 class Supervised:
-    """A cluster of processes that are started again when they die, as a service manager would."""
+    """A cluster of processes that are restarted when they die, as a service manager would do."""
 
     def __init__(self, workers, folder):
         self.address, self.folder = f"tcp://127.0.0.1:{free_port()}", folder
         self.scheduler, self.workers = None, [None] * workers
-        self.keep()
+        self.start_missing()
 
-    def keep(self):
-        """Start what is not running."""
+    def start_missing(self):
+        """Start the processes that are not running."""
         port = self.address.rpartition(":")[2]
         if self.scheduler is None or self.scheduler.poll() is not None:
             words = ["scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"]
@@ -59,11 +58,11 @@ class Supervised:
                 self.workers[number] = self._start([*words, "--local-directory", str(self.folder)])
 
     def _start(self, words):
-        # A session of its own, so that it and its children can be found and ended together.
+        # In a session of their own, a process and its children can be found and ended together.
         return subprocess.Popen([sys.executable, "-m", "dask", *words], start_new_session=True, **QUIET)
 
     def victims(self):
-        """Processes to kill: the scheduler, the nannies and their workers."""
+        """Return (kind, process id) of the scheduler, the nannies and their workers."""
         found = [("scheduler", self.scheduler.pid)]
         for nanny in self.workers:
             found.append(("nanny", nanny.pid))
@@ -82,18 +81,18 @@ class Supervised:
 
 
 def runs_of(run):
-    """A run and its members, as far as they have begun."""
+    """Return a run and its restarts, as far as they exist already."""
     return [Run(run), *(member for _, member in restarts_of(run) if member.exists())]
 
 
 def before_checkpoint(run):
-    """The events that a run keeps when it is resumed from its last checkpoint."""
+    """Return the events that a run keeps when it is resumed from its last checkpoint."""
     reached, *_ = *run.checkpoints.candidates()[0], 0
     return [*itertools.takewhile(lambda event: event.get("iteration", -1) < reached, run.events())] if reached else []
 
 
 class Driver:
-    """A command that is restarted with --resume if it ends before the run does."""
+    """The command of a fit, which is repeated with --resume as long as it ends before the run does."""
 
     def __init__(self, corpus, run, scheduler, options):
         self.run, self.where = (
@@ -104,21 +103,23 @@ class Driver:
         for name, value in options.items():
             self.first += [f"--{name}", str(value)]
         self.process, self.starts, self.errors = None, 0, []
-        self.kept = {}  # by run, the events before the checkpoint from which it was last resumed
+        self.kept = {}  # for each run, the events before the checkpoint from which it was last resumed
 
-    def keep(self):
-        """Start the command if it is not running; return whether it has ended well."""
+    def start_or_resume(self):
+        """Start the command if it is not running; return whether it has ended successfully."""
         if self.process is not None:
             code = self.process.poll()
             if code is None:
                 return False
             self.errors.append(f"{code}: {self.process.stderr.read().decode().strip()[-300:]}")
-            assert not self.begun_anew(), f"begun anew despite a checkpoint: {self.begun_anew()}; {self.errors}"
+            assert not self.restarted_from_scratch(), (
+                f"started anew despite a checkpoint: {self.restarted_from_scratch()}; {self.errors}"
+            )
             if code == 0:
                 return True
         words = ["fit", "--resume", str(self.run)] if (self.run / "run.json").exists() else self.first
         if words is self.first and self.run.exists():
-            shutil.rmtree(self.run)  # it was killed before it had written down what it was to do
+            shutil.rmtree(self.run)  # the command was killed before it wrote the run's record
         if words is not self.first:
             self.kept = {run.folder.url: before_checkpoint(run) for run in runs_of(self.run)}
         self.starts += 1
@@ -128,8 +129,8 @@ class Driver:
         )  # fmt: skip
         return False
 
-    def begun_anew(self):
-        """The runs that were begun anew although they had a checkpoint."""
+    def restarted_from_scratch(self):
+        """Return the runs that were started anew although they had a checkpoint."""
         return [url for url, events in self.kept.items() if Run(url).events()[: len(events)] != events]
 
     def close(self):
@@ -140,19 +141,19 @@ class Driver:
             self.process.wait()
 
 
-def live(corpus, place, options, generator, kills, local):
-    """One run under fire: how many were killed, by kind, and the model's bits."""
+def run_under_fire(corpus, place, options, generator, kills, local):
+    """Run a fit and kill its processes at random; return the number of kills by kind, and the model's bits."""
     cluster = None if local else Supervised(2, place)
     driver = Driver(corpus, place / "run", "local" if local else cluster.address, options)
     killed, began = {}, time.monotonic()
     following = began + 4 + generator.random() * 4
     try:
-        while not driver.keep():
+        while not driver.start_or_resume():
             if cluster is not None:
-                cluster.keep()
+                cluster.start_missing()
             now = time.monotonic()
             if now - began > SECONDS_BEFORE_HANG:
-                raise AssertionError(f"it hangs; {driver.starts} starts, {killed}; {driver.errors}")
+                raise AssertionError(f"the run hangs; {driver.starts} starts, {killed}; {driver.errors}")
             if now >= following and sum(killed.values()) < kills:
                 kind, process = generator.choice(victims(cluster, driver))
                 with contextlib.suppress(ProcessLookupError):
@@ -169,7 +170,7 @@ def live(corpus, place, options, generator, kills, local):
 
 
 def victims(cluster, driver):
-    """Processes to kill; the driver is as likely as all others together."""
+    """Return the processes to kill; the driver is as likely as all others together."""
     found = [] if cluster is None else cluster.victims()
     if driver.process is not None and driver.process.poll() is None:
         children = psutil.Process(driver.process.pid).children(recursive=True) if cluster is None else []
@@ -179,7 +180,7 @@ def victims(cluster, driver):
 
 
 def main(words):
-    """Kill processes until the number is reached."""
+    """Run fits until the number of kills is reached."""
     wanted, seed = int(words[0]), int(words[1]) if len(words) > 1 else 0
     place = Path(tempfile.mkdtemp(prefix="collapsium-kills-"))
     generator, counted, different, runs = random.Random(seed), {}, 0, 0
@@ -192,7 +193,7 @@ def main(words):
             folder = place / f"{runs}"
             folder.mkdir()
             left = wanted - sum(counted.values())
-            killed, found, driver = live(corpus, folder, FITS[number], generator, min(left, 6), runs % 4 == 3)
+            killed, found, driver = run_under_fire(corpus, folder, FITS[number], generator, min(left, 6), runs % 4 == 3)
             runs += 1
             different += found != expected[number]
             for kind, times in killed.items():

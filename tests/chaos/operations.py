@@ -1,10 +1,12 @@
-"""Kills and full disks at every file operation of a command: the same command again must end well, and leave nothing.
+"""Kills and full disks at every file operation of a command: repeating the command must succeed, and leave no
+remnants.
 
-A fit that has its record is gone on with instead, and its models must equal an undisturbed one's.
+A fit whose run has a record is resumed instead, and must give the models of an undisturbed fit.
 
-``python -m tests.chaos.operations [EVERY] [COMMAND ...]`` tries each operation, or each so many, of commands. The command runs in a child
-of this process, which an audit hook ends, or has fail, at one of its operations; what it leaves is then given to the
-same command, and must become what an undisturbed one makes.
+``python -m tests.chaos.operations [EVERY] [COMMAND ...]`` disturbs each file operation of the commands, or every
+EVERY-th. The command runs in a child of this process. An audit hook kills the child before one of its operations, or
+makes this and all further operations fail. The command is then repeated on the files that are left, and must give the
+same files as an undisturbed one.
 """
 
 import errno
@@ -27,7 +29,7 @@ DONE, KILLED = 0, 99
 
 
 class Fault:
-    """A fault at one of a process's file operations: it is killed before, or the disk is full from then on."""
+    """A fault at one file operation of a process: the process is killed before it, or the disk is full from then on."""
 
     def __init__(self, place, number, kind):
         self.place, self.number, self.kind = str(place), number, kind
@@ -35,7 +37,7 @@ class Fault:
         self._fsync = os.fsync
 
     def start(self):
-        """Count the operations of this process from now on; there is no way back."""
+        """Start to count this process's file operations; an audit hook cannot be removed."""
         sys.addaudithook(self._meet)
         os.fsync = self._sync
 
@@ -54,12 +56,12 @@ class Fault:
             return
         if self.kind == "kill":
             os._exit(KILLED)
-        if not removal:  # a disk that is full lets files be removed
+        if not removal:  # files can still be removed on a full disk
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def run(words, place, number=None, kind="kill"):
-    """Run a command in a child; return its exit code, its output, and its number of operations."""
+    """Run a command in a child; return its exit code, its output, and the number of its file operations."""
     output_end, speaks = os.pipe()
     counts, counted = os.pipe()
     child = os.fork()
@@ -83,20 +85,21 @@ def run(words, place, number=None, kind="kill"):
 
 
 def files_of(folder, name=""):
-    """Return all files of a folder with their contents; of a fitted run only the models, because its other files contain times."""
+    """Return {path: contents} of all files in a folder; for a run only the models, because its other files contain
+    times."""
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     return {file: data for file, data in files.items() if name not in FITS or "model" in file.split("/")}
 
 
-def again_of(name, words, place):
-    """Return the words of the command that continues a command."""
+def repeated(name, words, place):
+    """Return the command line that repeats or resumes a command."""
     if name in FITS and "--resume" not in words and (place / "made/run.json").exists():
         return ["fit", "--resume", "made", "--checkpoint-every", "1", "--scheduler", "serial", "--quiet"]
     return words
 
 
-def seeds(place):
-    """Make what the commands begin with."""
+def make_inputs(place):
+    """Create the inputs of the commands."""
     for name, rows in (("old", TEXTS), ("new", MORE)):
         (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     ingest(
@@ -136,28 +139,28 @@ COMMANDS = {
 }  # fmt: skip
 FITS = ("fit", "fit-named", "consensus", "samples")
 FIT_STEP = 40
-"""Operations from one that is disturbed to the next, of fits, which have some hundreds and take seconds each."""
+"""Only every 40th operation of a fit is disturbed: fits have hundreds of operations and take seconds each."""
 APPENDING = ("append", "append-vectors")
-AGAIN = (*APPENDING, *FITS, "name")
-"""Commands that are given again in any case: their outputs are there before they are done."""
-WHOLE = tuple(name for name in COMMANDS if name not in AGAIN)
+REPEATED = (*APPENDING, *FITS, "name")
+"""x."""
+ATOMIC = tuple(name for name in COMMANDS if name not in REPEATED)
 
 
 def named(words, documents):
-    """Name a topic."""
+    """Name a topic, as a function for `topics --name`."""
     return "named"
 
 
 def judge(name, words, expected, code, place):
-    """Run a disturbed command again on the files that it left, and return the fault of the result."""
-    again, output, _ = run(again_of(name, words, place), place)
-    # What is there once it has its name is whole; only the exit code of the process that was killed is not known.
-    if again != DONE and not (code == KILLED and name in WHOLE and "exists already" in output):
-        return f"the same command again: exit code {again}, {output.strip()[-300:]}"
+    """Repeat a disturbed command on the files that it left; return the fault of the result, or an empty text."""
+    again, output, _ = run(repeated(name, words, place), place)
+    # An output that has its final name is complete; the exit code of the killed process does not tell whether it has.
+    if again != DONE and not (code == KILLED and name in ATOMIC and "exists already" in output):
+        return f"the repeated command: exit code {again}, {output.strip()[-300:]}"
     found = files_of(place, name)
     if found != expected:
         differing = {name for name in {*found, *expected} if found.get(name) != expected.get(name)}
-        return f"other files than in an undisturbed run: {sorted(differing)[:5]}"
+        return f"files differ from an undisturbed command: {sorted(differing)[:5]}"
     return None
 
 
@@ -167,7 +170,8 @@ def try_all(name, kinds=("kill", "full"), every=1):
     seed, place, words = root / "seed", root / "place", COMMANDS[name]
     wrong, tried = [], 0
 
-    def lay():
+    def restore_inputs():
+        """Restore the command's inputs in an empty folder."""
         os.chdir(root)
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(seed, place)
@@ -175,22 +179,22 @@ def try_all(name, kinds=("kill", "full"), every=1):
 
     try:
         seed.mkdir()
-        seeds(seed)
-        lay()
+        make_inputs(seed)
+        restore_inputs()
         code, output, operations = run(words, place)
         assert code == DONE, output
         expected = files_of(place, name)
         for kind in kinds:
             for number in range(0, operations, every):
-                lay()
+                restore_inputs()
                 code, output, _ = run(words, place, number, kind)
                 tried += 1
                 raw = code not in (DONE, 1, KILLED) or "Traceback" in output or "this is a bug" in output
                 fault = f"exit code {code}: {output.strip()[-300:]}" if raw else None
-                # What an addition has left is cleaned by the next, which is made in any case.
-                if kind == "full" and code == DONE and name not in AGAIN and files_of(place) != expected:
-                    fault = "exit code 0, but something is missing or left"
-                if code != DONE or name in AGAIN:
+                # The next `append` cleans up what an interrupted one has left, so it is repeated in any case.
+                if kind == "full" and code == DONE and name not in REPEATED and files_of(place) != expected:
+                    fault = "exit code 0, but files are missing or left over"
+                if code != DONE or name in REPEATED:
                     fault = fault or judge(name, words, expected, code, place)
                 if fault is not None:
                     wrong.append(f"{kind} at {number} of {operations}: {fault}")
@@ -201,7 +205,7 @@ def try_all(name, kinds=("kill", "full"), every=1):
 
 
 def main(words):
-    """Try commands, at each operation or each so many, and print what went wrong."""
+    """Try commands with a fault at every operation, or at every n-th, and print the faults."""
     pa.set_cpu_count(1)
     failed, every = 0, int(words[0]) if words and words[0].isdigit() else 1
     for name in [word for word in words if word in COMMANDS] or COMMANDS:

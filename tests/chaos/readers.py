@@ -1,4 +1,4 @@
-"""Every reader of the project, as a function of the bytes of one file: what hypothesis and the fuzzer try."""
+"""Every reader of the project as a function of a file's bytes, for hypothesis and the fuzzer."""
 
 import hashlib
 import json
@@ -41,14 +41,14 @@ from tests.chaos.seeds import (
     VECTORS,
     WORDS,
     ZARR,
-    dense_folder,
     named_model,
-    vector_corpus,
+    write_dense_array,
+    write_vector_corpus,
 )
 
 
 def _source(name, data, place):
-    """Ingest a file; nothing may be left if it is refused, and what is made must be whole."""
+    """Ingest a file; a refused file must leave nothing behind, and an accepted one must make a valid corpus."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     kind, _, packing = name.partition("-")
@@ -60,7 +60,9 @@ def _source(name, data, place):
     try:
         ingest(path, place / "corpus", scheduler="serial", **options)
     except CollapsiumError:
-        assert sorted(path.name for path in place.iterdir()) == sorted([path.name, "words"]), "it left something behind"
+        assert sorted(path.name for path in place.iterdir()) == sorted([path.name, "words"]), (
+            "the refused file left something behind"
+        )
         raise
     corpus = Corpus(place / "corpus")
     for reference in corpus.references:
@@ -68,28 +70,28 @@ def _source(name, data, place):
 
 
 def _dense(name, data, place):
-    """Ingest vectors; nothing may be left if they are refused, and what is made must be whole."""
+    """Ingest vectors; a refused file must leave nothing behind, and an accepted one must make a valid corpus."""
     if name in VECTORS:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         path = place / VECTORS[name]
     else:
         version, file = ZARR[name]
-        path = dense_folder(place, version)
+        path = write_dense_array(place, version)
     (path / ZARR[name][1] if name in ZARR else path).write_bytes(data)
     options = ReadOptions(id="1", labels=("sort=3",)) if name == "vectors-labels" else None
     try:
         ingest_vectors(open_vectors([str(path)], options), place / "corpus")
     except CollapsiumError:
-        assert [path.name for path in place.iterdir()] == [path.name], "it left something behind"
+        assert [path.name for path in place.iterdir()] == [path.name], "the refused file left something behind"
         raise
     for reference in Corpus(place / "corpus").references:
         assert np.isfinite(reference.vectors().values).all()
 
 
 def _vectors_array(data, place):
-    """A corpus of vectors with an untrusted `zarr.json` and correct digests."""
-    vector_corpus(place)
+    """Read a corpus of vectors that has an untrusted `zarr.json` and correct digests."""
+    write_vector_corpus(place)
     (place / "vectors.zarr/zarr.json").write_bytes(data)
     record = json.loads((place / "manifest.json").read_text())
     record["vectors"]["sha256"] = hashlib.sha256(data).hexdigest()
@@ -112,7 +114,7 @@ def _cell(data, place):
 
 
 def _arrays(data, place):
-    """A group with an untrusted `zarr.json` and correct digests."""
+    """Read a group of arrays that has an untrusted `zarr.json` and correct digests."""
     shutil.rmtree(place, ignore_errors=True)
     folder = Folder(place)
     write_arrays(folder, {"a": np.arange(3.0)}, compress=False)
@@ -154,14 +156,14 @@ READERS = {
 
 
 def _read_weights(name, data, place):
-    """Options with a file of weights: weights, or an error that names the options."""
+    """Read a file of weights as the option `weights`: weights must be finite and not negative, and words unique."""
     table = make_options("lda", {"topics": 2, "weights": str(Path(_put(name, data, place).path) / name)}).weights
     assert all(0.0 <= weight < np.inf for weight in table.weights)
     assert len(set(table.words)) == len(table.words) == len(table.weights)
 
 
 def _read_proportions(data, place):
-    """Proportions of which each document's add up to 1, of topics that are within the width."""
+    """Read a file of proportions: the proportions of each document must sum to 1, and topics must be in range."""
     found = read_proportions(str(Path(_put("x.parquet", data, place).path) / "x.parquet")).proportions
     owner = np.repeat(np.arange(found.documents), np.diff(found.offsets))
     sums = np.bincount(owner, weights=found.shares, minlength=found.documents)
@@ -191,7 +193,7 @@ def _read_summary(data, place):
 
 
 def _read_names(data, place):
-    """Names in one line, each of another topic."""
+    """Read names of topics: each must be a clean, non-empty name of another topic."""
     for topic, entry in read_names(_put(NAMES_RECORD, data, place), named_model()).items():
         assert topic == entry.id >= 0
         assert entry.name == clean_name(entry.name) != ""
@@ -203,11 +205,11 @@ def _config(data, place):
 
 
 def try_reader(name, data, place):
-    """Read bytes as a reader's; only our own errors may come out."""
+    """Read bytes with a reader; return whether it accepted them. Only `CollapsiumError` with a message may be raised."""
     try:
         READERS[name](data, place)
     except CollapsiumError as error:
         if not str(error):
-            raise RuntimeError("an error without words") from error
+            raise RuntimeError("an error without a message") from error
         return False
     return True

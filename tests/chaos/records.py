@@ -1,8 +1,9 @@
-"""Hostile records: each field of each record of a run, a comparison or a job taken away, or given another value.
+"""Hostile records: each field of each record of a run, a comparison or a job is removed or given another value.
 
-``python -m tests.chaos.records FOLDER COMMAND...`` tries all of them on copies of a folder, with commands such as
-``info``; only errors of ours may come out, each in a line, within some seconds. A command with arguments of its own
-is one word, with ``{folder}`` and ``{beside}``, the folder above: ``'compare {beside}/corpus {folder} --topics 2'``.
+``python -m tests.chaos.records FOLDER COMMAND...`` tries all such changes in a folder, and restores its files, with
+commands such as ``info``; each must end within seconds with a result or a one-line `CollapsiumError`. A command with arguments is one
+word, in which ``{folder}`` stands for the folder and ``{beside}`` for its parent: ``'compare {beside}/corpus {folder}
+--topics 2'``.
 """
 
 import contextlib
@@ -23,11 +24,11 @@ VALUES = [
     [], [0], [[]], {}, {"x": 1},
 ]  # fmt: skip
 MISSING = object()
-SECONDS = 20.0  # for one command on a small folder
+SECONDS = 20.0  # time limit of one command on a small folder
 
 
-def places_of(record, limit=400):
-    """Return the paths of fields in a record; of long lists the first and the last entry."""
+def field_paths(record, limit=400):
+    """Return the paths of a record's fields, including the first and the last entry of each list."""
     found, waiting = [], [((), record)]
     while waiting and len(found) < limit:
         path, value = waiting.pop(0)
@@ -40,8 +41,8 @@ def places_of(record, limit=400):
     return found
 
 
-def changed(record, path, value):
-    """Return a record with another value at a path."""
+def with_value(record, path, value):
+    """Return a copy of a record with another value at a path, or without it."""
     found = copy.deepcopy(record)
     *above, last = path
     place = found
@@ -54,8 +55,8 @@ def changed(record, path, value):
     return found
 
 
-def written(record):
-    """Return a record's bytes with the right digest; numbers that JSON has not are written all the same."""
+def encoded(record):
+    """Return a record's bytes with the correct digest, also if a number has no JSON form."""
     try:
         return dump({name: value for name, value in record.items() if name != DIGEST})
     except ValueError:
@@ -63,7 +64,7 @@ def written(record):
 
 
 def variants_of(file):
-    """Give the bytes that a file of records is replaced by, each with what was changed."""
+    """Yield the changed field, its value, and the bytes of the file with this change."""
     data = Path(file).read_bytes()
     lines = data.splitlines() if str(file).endswith(".jsonl") else [data]
     kinds = set()
@@ -73,18 +74,18 @@ def variants_of(file):
         if kind in kinds:
             continue
         kinds.add(kind)
-        for path in places_of(record):
+        for path in field_paths(record):
             for value in (MISSING, *VALUES):
-                new = changed(record, path, value)
+                new = with_value(record, path, value)
                 if str(file).endswith(".jsonl"):
                     text = json.dumps(new).encode()
                     yield (kind, *path), value, b"\n".join([*lines[:number], text, *lines[number + 1 :], b""])
                 else:
-                    yield path, value, written(new)
+                    yield path, value, encoded(new)
 
 
 def attempt(words):
-    """Run a command in this process; return the fault in how it ended, or nothing if it ended well."""
+    """Run a command in this process; return its fault, or an empty text if it ended well."""
     began, out, err = time.monotonic(), io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -102,7 +103,7 @@ def attempt(words):
 
 
 def commands_for(folder, names):
-    """Return the words of commands on a folder, with outputs beside it."""
+    """Yield the commands on a folder, which write their outputs next to it."""
     beside = Path(folder).parent
     more = {
         "watch": ["--once"], "report": [str(beside / "report.html")], "plot": [str(beside / "plot.svg")],
@@ -118,8 +119,8 @@ def commands_for(folder, names):
             yield [name, str(folder), *more.get(name, [])]
 
 
-def main_of(words):
-    """Try all variants of all records of a folder."""
+def try_records(words):
+    """Try all changes of all records of a folder."""
     folder, names = Path(words[0]), words[1:]
     files = [path for path in sorted(folder.rglob("*.json*")) if path.name not in ("zarr.json", "digests.json")]
     tried, seen = 0, set()
@@ -142,4 +143,4 @@ def main_of(words):
 
 
 if __name__ == "__main__":
-    main_of(sys.argv[1:])
+    try_records(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Small whole files of every format that a reader takes: where hypothesis and the fuzzer begin."""
+"""Small valid files of every format that a reader accepts, as starting points for hypothesis and the fuzzer."""
 
 import bz2
 import gzip
@@ -102,22 +102,22 @@ def _dense_npz(save):
     return sink.getvalue()
 
 
-def dense_folder(place, version=3):
-    """An untrusted Zarr array."""
+def write_dense_array(place, version=3):
+    """Write a Zarr array of vectors, some file of which a test will replace."""
     shutil.rmtree(place, ignore_errors=True)
     zarr.create_array(str(place / "x.zarr"), data=DENSE, chunks=(1, 3), zarr_format=version)
     return place / "x.zarr"
 
 
-def dense_said(version, name):
+def dense_file(version, name):
     """Return a file of a Zarr array, such as its description."""
     place = Path(tempfile.mkdtemp(prefix="collapsium-seed-"))
-    data = (dense_folder(place, version) / name).read_bytes()
+    data = (write_dense_array(place, version) / name).read_bytes()
     shutil.rmtree(place)
     return data
 
 
-def vector_corpus(place):
+def write_vector_corpus(place):
     shutil.rmtree(place, ignore_errors=True)
     with created(Folder(place)) as folder:
         writer = VectorWriter(folder, 3)
@@ -126,9 +126,9 @@ def vector_corpus(place):
     return place
 
 
-def _vectors_said():
+def _vectors_metadata():
     place = Path(tempfile.mkdtemp(prefix="collapsium-seed-")) / "corpus"
-    data = (vector_corpus(place) / "vectors.zarr/zarr.json").read_bytes()
+    data = (write_vector_corpus(place) / "vectors.zarr/zarr.json").read_bytes()
     shutil.rmtree(place.parent)
     return data
 
@@ -149,7 +149,7 @@ def _segmented():
 
 
 def seeds_of(name):
-    """Small whole files of a reader's format."""
+    """Return small valid files of a reader's format."""
     if name in GOOD:
         return [GOOD[name]]
     if name in OTHERWISE:
@@ -162,11 +162,11 @@ def seeds_of(name):
         "vectors-labels": lambda: [b"name,a,kind,b\np,1.5,x,2\nq,-3,,4e2\n"],
         "vectors-npy": lambda: [_npy(DENSE), _npy(DENSE.astype(np.float32).T.copy().T)],
         "vectors-npz": lambda: [_dense_npz(np.savez), _dense_npz(np.savez_compressed)],
-        "vectors-zarr": lambda: [dense_said(3, "zarr.json")],
-        "vectors-zarr-2": lambda: [dense_said(2, ".zarray")],
-        "vectors-chunk": lambda: [dense_said(3, "c/0/0")],
+        "vectors-zarr": lambda: [dense_file(3, "zarr.json")],
+        "vectors-zarr-2": lambda: [dense_file(2, ".zarray")],
+        "vectors-chunk": lambda: [dense_file(3, "c/0/0")],
         "vectors-shard": lambda: [encode_columns({"id": pa.array(["a", "b", "c"])})],
-        "vectors-array": lambda: [_vectors_said()],
+        "vectors-array": lambda: [_vectors_metadata()],
         "vocabulary": lambda: [WORDS],
         "shard": lambda: [_shard()],
         "shard-segments": lambda: [_segmented()],
@@ -266,7 +266,7 @@ def _model():
 
 
 def named_model():
-    """The record of a model that has names."""
+    """Return the record of a model whose topics can be named."""
     return ModelRecord.model_validate({key: value for key, value in json.loads(_model()).items() if key != "sha256"})
 
 

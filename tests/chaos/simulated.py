@@ -1,4 +1,4 @@
-"""A simulated cluster: an executor whose workers, tasks, store and driver fail as a seed has it."""
+"""A simulated cluster: an executor whose workers, tasks, store and driver fail as `Fate` decides."""
 
 import pickle
 import weakref
@@ -13,11 +13,11 @@ from collapsium.workers.arrays.state import State
 from collapsium.workers.tasks import Block, Swept
 from tests.chaos.fate import DriverCrash
 
-MOST = 3  # workers that may die at a task before it is given up, as Dask does
+DEATHS_LIMIT = 3  # workers that a task may kill before it is given up, like Dask's `allowed-failures`
 
 
 class Future:
-    """A task and a placeholder for its result, which remembers the arguments."""
+    """A submitted task, its result or error, and the worker that holds the result."""
 
     def __init__(self, number, function, args, process):
         self.number, self.function, self.args, self.process = number, function, args, process
@@ -26,9 +26,11 @@ class Future:
 
     @property
     def done(self):
+        """Return whether the task ended, with a result that some worker holds or with an error."""
         return self.worker is not None or self.error is not None
 
     def needs(self):
+        """Return the futures among the arguments."""
         return list(_futures(self.args))
 
 
@@ -41,7 +43,7 @@ def _futures(arg):
 
 
 def frozen(value):
-    """Make all arrays of a result read-only: whoever changes one in place is found out."""
+    """Make all arrays of a result read-only, so that a task that changes an argument in place fails."""
     if isinstance(value, np.ndarray):
         value.setflags(write=False)
     elif isinstance(value, State):
@@ -64,7 +66,7 @@ def frozen(value):
 
 
 def bits(value):
-    """A result without the time that it took."""
+    """Return a comparable form of a result, without times."""
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype.str, value.tobytes()
     if isinstance(value, State):
@@ -81,7 +83,7 @@ def bits(value):
 
 
 class SimulatedExecutor:
-    """Runs tasks in random order on workers that lose results, die and return."""
+    """An executor that runs tasks in random order on workers that lose results, die and are replaced."""
 
     dashboard = None
     memory = None
@@ -91,18 +93,18 @@ class SimulatedExecutor:
         self.fate, self.workers, self.processes = fate, processes, processes
         self._names = count()
         self._alive = [next(self._names) for _ in range(processes)]
-        self._waiting = []  # weak: what nobody holds any more is not run
+        self._waiting = []  # weak references: futures that nothing refers to any more are not run
         self._submitted = self._steps = 0
-        self._lost = False  # the scheduler, and all that it knew
+        self._lost = False  # whether the scheduler was lost, with all that it knew
 
     def links(self):
-        """Workers of a simulation do not reach each other: sums go over a tree of tasks."""
+        """Return None, because simulated workers cannot reach each other; deltas are summed by a tree of tasks."""
 
     def look(self):
-        """No worker joins or leaves unnoticed."""
+        """Do nothing: workers only join and leave by faults of this class."""
 
     def tell(self, function, *args):
-        """Require that workers hold only results."""
+        """Do nothing: simulated workers hold nothing but results."""
 
     def submit(self, function, *args, process=None, strict=False):
         self._step("submit")
@@ -145,7 +147,7 @@ class SimulatedExecutor:
             self._run(self._choose(futures))
 
     def _lose(self, worker):
-        """Replace a worker, whose results are lost."""
+        """Replace a worker; its results are lost."""
         self._alive[self._alive.index(worker)] = next(self._names)
         for reference in self._waiting:
             future = reference()
@@ -153,7 +155,7 @@ class SimulatedExecutor:
                 future.worker = future.value = None
 
     def _choose(self, futures):
-        """Return a task that can begin, in any order of submission."""
+        """Return a random task whose arguments are ready, mostly one that was submitted early."""
         self._waiting = [reference for reference in self._waiting if reference() is not None]
         ready, seen, stack = [], set(), [*futures, *(reference() for reference in self._waiting)]
         while stack:
@@ -174,6 +176,7 @@ class SimulatedExecutor:
         return ready[int(self.fate.draw("next", self._steps) ** 2 * len(ready))]
 
     def _run(self, future):
+        """Run a task on its preferred worker or on another; it may kill the worker, or run twice."""
         if future is None:
             return
         is_preferred = future.process is not None and self.fate.draw("home", self._steps) < 0.8
@@ -183,11 +186,11 @@ class SimulatedExecutor:
             else int(self.fate.draw("place", self._steps) * self.processes)
         )
         worker, name = self._alive[place], future.function.__name__
-        if self.fate.happens("task", 0.05, name, self._steps):  # it takes the worker with it
+        if self.fate.happens("task", 0.05, name, self._steps):  # the task kills its worker
             self._lose(worker)
             future.deaths += 1
-            if future.deaths > MOST:
-                future.error = ClusterError(f"{name} has killed {MOST} workers")
+            if future.deaths > DEATHS_LIMIT:
+                future.error = ClusterError(f"{name} has killed {DEATHS_LIMIT} workers")
             return
         args = [self._opened(arg, worker) for arg in future.args]
         try:

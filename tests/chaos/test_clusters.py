@@ -34,7 +34,8 @@ def corpus(tmp_path_factory):
 
 @contextlib.contextmanager
 def encrypted_cluster(place):
-    """Start a scheduler and two workers that require certificates; yield the scheduler, its address and those."""
+    """Start a scheduler and two workers that require certificates; yield the scheduler's process, its address and the
+    TLS files."""
     subprocess.run([CERTIFICATES, place / "tls", "127.0.0.1"], check=True, capture_output=True)
     tls = TLS(*(str(place / f"tls/{name}.pem") for name in ("ca", "cert", "key")))
     files = ["--tls-ca-file", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
@@ -68,12 +69,13 @@ def encrypted_cluster(place):
             process.wait()
 
 
-@pytest.mark.parametrize("late", [0.3, -0.3], ids=["a driver that wakes late", "a driver that wakes early"])
-def test_a_scheduler_that_is_suspended__is_waited_for_whichever_limit_ends_first(corpus, tmp_path, monkeypatch, late):
-    """Dask's limit for a connection is an `OSError`, the driver's for an answer a `TimeoutError`."""
+@pytest.mark.parametrize("difference", [0.3, -0.3], ids=["poll above the timeout", "poll below the timeout"])
+def test_a_suspended_scheduler__is_waited_for_whichever_timeout_ends_first(corpus, tmp_path, monkeypatch, difference):
+    """With a poll interval above or below Dask's connection timeout, the wait ends with `OSError` or with
+    `TimeoutError`."""
     monkeypatch.setitem(dask_cluster.SETTINGS, "distributed.comm.timeouts.connect", "1s")
     for module in (dask, dask_cluster):
-        monkeypatch.setattr(module, "CLUSTER_POLL", 1.0 + late)
+        monkeypatch.setattr(module, "CLUSTER_POLL", 1.0 + difference)
     events, frozen = [], []
 
     def freeze(event):
@@ -92,12 +94,12 @@ def test_a_scheduler_that_is_suspended__is_waited_for_whichever_limit_ends_first
     texts = [event["text"] for event in events if event["event"] == "notice"]
     assert any("the scheduler does not answer" in text for text in texts)
     assert not [event for event in events if event["event"] == "back"]
-    calm = fit(corpus, tmp_path / "calm", scheduler="serial", **OPTIONS)
-    np.testing.assert_array_equal(model.rows(0).word_topic, calm.rows(0).word_topic)
+    undisturbed = fit(corpus, tmp_path / "undisturbed", scheduler="serial", **OPTIONS)
+    np.testing.assert_array_equal(model.rows(0).word_topic, undisturbed.rows(0).word_topic)
 
 
 def grow(flag):
-    """Take more and more memory, the first time, or each time without a flag."""
+    """Allocate memory without end; with the path of a flag, only in the first call."""
     if flag is not None:
         if Path(flag).exists():
             return 2.0
@@ -109,7 +111,7 @@ def grow(flag):
     return 1.0
 
 
-def test_a_worker_that_is_killed_for_its_memory__is_named_with_its_limit_and_what_to_do(tmp_path):
+def test_a_worker_killed_for_its_memory__is_named_with_its_limit_and_advice(tmp_path):
     notices = []
     executor = open_executor("local", 1, 600_000_000, notice=notices.append)
     try:
@@ -124,7 +126,7 @@ def test_a_worker_that_is_killed_for_its_memory__is_named_with_its_limit_and_wha
     )
 
 
-def test_a_worker_that_is_killed_again_and_again__ends_the_fit_with_the_reason():
+def test_a_worker_killed_repeatedly_for_its_memory__ends_the_fit_with_the_reason():
     notices = []
     executor = open_executor("local", 1, 600_000_000, notice=notices.append)
     try:

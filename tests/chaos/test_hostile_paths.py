@@ -1,4 +1,4 @@
-"""Some hostile corpora through whole commands; `make fuzz` tries many, with kernels that check bounds."""
+"""Some hostile corpora given to all commands; `make fuzz` tries many, with kernels that check bounds."""
 
 import pytest
 
@@ -9,5 +9,5 @@ pytestmark = pytest.mark.kernels
 
 @pytest.mark.long
 @pytest.mark.parametrize(("seed", "family"), list(enumerate(FAMILIES)))
-def test_a_hostile_corpus__ends_every_command_with_a_line_or_a_result(seed, family, tmp_path):
+def test_a_hostile_corpus__ends_every_command_with_a_result_or_a_clear_error(seed, family, tmp_path):
     assert try_path(seed, tmp_path, family=family) is None

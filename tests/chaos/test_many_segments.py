@@ -1,4 +1,4 @@
-"""A document of 100,000 segments with a word each, as a long log has, through the commands."""
+"""Commands on a document of 100,000 segments with one word each, such as a long log."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ CHAPTERS = {
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory):
-    """A corpus of the long document and of a short one."""
+    """A corpus of the long document and a short one."""
     words = np.random.default_rng(0).integers(0, WORDS, SEGMENTS)
     documents = [[{int(word): 1} for word in words], [{0: 2}, {1: 1}]]
     return str(write_corpus(tmp_path_factory.mktemp("log") / "corpus", documents, WORDS, segmented=True))
@@ -43,6 +43,6 @@ def test_a_document_of_many_segments__is_fitted_and_inferred(log, tmp_path, fami
 
 
 @pytest.mark.long
-def test_a_document_of_many_segments__becomes_as_many_documents(log, tmp_path):
+def test_a_document_of_many_segments__is_exploded_into_as_many_documents(log, tmp_path):
     pipeline.explode(log, str(tmp_path / "flat"))
     assert pipeline.info(str(tmp_path / "flat"))["documents"] == SEGMENTS + 2

@@ -7,8 +7,8 @@ from tests.deploy.reading import ROOT
 
 
 @pytest.mark.long
-def test_commands__that_are_killed_or_out_of_disk_end_well_when_they_are_given_again():
-    # A process of its own, as forks of one with threads may hang.
+def test_commands_that_are_killed_or_out_of_disk_space__succeed_when_repeated():
+    # A separate process, because a fork of a process with threads may hang.
     words = [sys.executable, "-m", "tests.chaos.operations", "37", "append", "append-vectors", "ingest", "split"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

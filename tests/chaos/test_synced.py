@@ -1,4 +1,5 @@
-"""Files and folders are synced before a record relies on them, so that a power cut leaves whole outputs or none."""
+"""Files and folders are synced before a record that refers to them is written, so that a power cut leaves complete
+outputs or none."""
 
 import json
 import os
@@ -25,12 +26,12 @@ LOOSE = {"events.jsonl", "journal.jsonl", "gate"}
 
 
 def is_loose(path):
-    """Return true for files of locks, logs, and temporary files and folders of other writes."""
+    """Return whether no record relies on a path: locks, logs, and temporary files and folders of unfinished writes."""
     return path.name in LOOSE or "lock" in path.parts or (path.name.startswith(".") and path.name.endswith(".part"))
 
 
 class Disk:
-    """A disk that knows what would be left after a power cut: contents of files, and names in folders, that were synced."""
+    """Records which file contents and folder entries were synced, and so would survive a power cut."""
 
     def __init__(self, place, patch):
         self.place, self.faults, self.records = Path(place), [], 0
@@ -67,31 +68,31 @@ class Disk:
                 if self._changed.get(number, 0) > self._synced.get(number, 0):
                     self.faults.append(f"names in {source} before {target}")
             name_it(source, target, **options)
-            # Under a hidden name it is out of the way, to be removed.
+            # An entry with a hidden temporary name does no harm; it is cleaned up later.
             if not is_loose(Path(target)):
                 self._changed[Path(target).absolute().parent.stat().st_ino] = self._now()
 
         return name
 
     def _is_complete(self, source, target):
-        """Return true for a folder that gets the name by which records refer to it."""
+        """Return whether a folder gets its final name, to which records refer."""
         inside = target.absolute().is_relative_to(self.place)
         return inside and source.is_dir() and is_loose(Path(source.name)) and not is_loose(Path(target.name))
 
     def require(self, folder, but, when):
-        """Note what of a folder would not outlast a power cut."""
+        """Add a fault for everything in a folder, `but` aside, that would not survive a power cut."""
         for path in (folder, *folder.rglob("*")):
             if is_loose(path.relative_to(self.place)) or path == but or path.is_symlink():
                 continue
             number = path.stat().st_ino
-            # The folder of a record is synced with its name.
+            # The record's folder itself is synced after the record got its name.
             if path.is_dir() and path != folder and self._changed.get(number, 0) > self._synced.get(number, 0):
                 self.faults.append(f"names in {path} {when}")
             if path.is_file() and number not in self._synced:
                 self.faults.append(f"contents of {path} {when}")
 
     def require_all(self):
-        """Note what of all outputs would not outlast a power cut now."""
+        """Add a fault for every output that would not survive a power cut now."""
         self.require(self.place, None, "at the end")
         number = self.place.stat().st_ino
         if self._changed.get(number, 0) > self._synced.get(number, 0):
@@ -111,7 +112,7 @@ def disk(tmp_path, monkeypatch):
 OPTIONS = {"family": "lda", "topics": 2, "scheduler": "serial", "iterations": 2, "checkpoint_every": 1}
 
 
-def test_what_records_rely_on__is_synced_before_them(disk):
+def test_files_that_records_rely_on__are_synced_before_the_records(disk):
     place, texts = disk.place, disk.place.parent
     ingest(
         texts / "old.jsonl", place / "corpus", labels=["tag"], segments="sentences", normalise="stem:english",
@@ -131,7 +132,7 @@ def test_what_records_rely_on__is_synced_before_them(disk):
     assert disk.faults == []
 
 
-def test_published_versions__are_synced_before_they_are_current(disk):
+def test_published_versions__are_synced_before_they_become_current(disk):
     place, texts = disk.place, disk.place.parent
     ingest(texts / "old.jsonl", place / "corpus", scheduler="serial")
     fit(place / "corpus", place / "run", **OPTIONS)
@@ -143,7 +144,7 @@ def test_published_versions__are_synced_before_they_are_current(disk):
     assert disk.faults == []
 
 
-def test_the_disk__finds_what_is_not_synced(disk):
+def test_the_disk__detects_what_is_not_synced(disk):
     folder = Folder(disk.place / "folder")
     folder.make()
     (disk.place / "folder/careless").write_text("x")

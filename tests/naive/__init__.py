@@ -1,1 +1,2 @@
-"""Slow twins of the kernels: the formulas in plain NumPy, a cell at a time, for the tests to compare with."""
+"""Slow twins of the kernels: the formulas in plain NumPy, one cell at a time, with which the tests compare the
+kernels."""

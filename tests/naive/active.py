@@ -1,15 +1,15 @@
-"""Sweeps over active topics, a pair at a time in float64; responsibilities are given and returned in steps of 2^-15."""
+"""Sweeps over active topics, one pair at a time in float64; responsibilities are read and returned in steps of 2^-15."""
 
 from itertools import pairwise
 
 import numpy as np
 
 UNIT = 2**15
-NEARLY = UNIT - 0.01  # what the steps of a pair are cut from, so that they never exceed UNIT
+NEARLY = UNIT - 0.01  # steps that a pair's responsibilities may use, so that after truncation they never exceed UNIT
 
 
 def documents(offsets, lists, topic, starts, share):
-    """Each document's pairs (a slice), its topics, and its responsibilities q of shape (pairs, its topics)."""
+    """Return each document's pairs (a slice), active topics, and responsibilities q (pairs, active topics)."""
     result = []
     for d, (first, last) in enumerate(pairwise(offsets)):
         active = topic[lists[d] : lists[d + 1]].astype(np.int64)
@@ -19,12 +19,12 @@ def documents(offsets, lists, topic, starts, share):
 
 
 def in_steps(blocks):
-    """Responsibilities of documents, one behind the other."""
+    """Return the concatenated responsibilities of documents in steps."""
     return np.concatenate([np.zeros(0), *(q.ravel() * UNIT for q in blocks)]).astype(np.uint16)
 
 
 def document_counts(offsets, counts, lists, topic, starts, share):
-    """E[n_dk] of the lists, one behind the other, and the documents' background tokens."""
+    """Return E[n_dk] of all documents' active topics, concatenated, and the documents' background tokens."""
     active_counts, rest = [np.zeros(0)], []
     for pairs, _, q in documents(offsets, lists, topic, starts, share):
         active_counts.append(counts[pairs] @ q)
@@ -33,7 +33,7 @@ def document_counts(offsets, counts, lists, topic, starts, share):
 
 
 def word_counts(shape, offsets, position, counts, lists, topic, starts, share):
-    """Counts of active topics by word and topic, shape (rows, topics), and each word's background tokens."""
+    """Return the counts of active topics by word and topic, shape (rows, topics), and each word's background tokens."""
     active_counts, rest = np.zeros(shape), np.zeros(shape[0])
     for pairs, active, q in documents(offsets, lists, topic, starts, share):
         c = counts[pairs].astype(np.float64)
@@ -43,7 +43,7 @@ def word_counts(shape, offsets, position, counts, lists, topic, starts, share):
 
 
 def initialise(offsets, lists, noise):
-    """Responsibilities in proportion to noise, the same for all pairs of a document."""
+    """Return responsibilities in proportion to noise, the same for all pairs of a document."""
     blocks = []
     for (first, last), (low, high) in zip(pairwise(offsets), pairwise(lists), strict=True):
         noise_of_topics = noise[low:high].astype(np.float64)
@@ -52,18 +52,19 @@ def initialise(offsets, lists, noise):
 
 
 def logarithm(x):
-    """The logarithm to base 2 that the bits of m 2^e, m in [1, 2), are when read as a whole number: e + m - 1."""
+    """Return the approximate base-2 logarithm e + m - 1 of m 2^e, m in [1, 2), which its bits are when read as an
+    integer."""
     half, e = np.frexp(x)
     return np.where(x > 0, e - 1 + (2 * half - 1), -127.0)
 
 
 def exponential(y):
-    """The inverse of `logarithm`."""
+    """Return the inverse of `logarithm`."""
     return np.exp2(np.floor(y)) * (1 + y - np.floor(y))
 
 
 def to_power(weights, power):
-    """Weights to a power, up to a common factor: exactly if it is 1 or 2, else by the bits of a float."""
+    """Raise weights to a power, up to a common factor: exactly for 1 and 2, otherwise by the bits of a float."""
     return weights**power if power in (1, 2) else exponential(power * logarithm(weights))
 
 
@@ -71,14 +72,14 @@ def sweep(
     offsets, position, counts, b, background, a, ratio, powers, lists, topic, starts, share, running, row_topic,
     weights=None, least=0.0, document_priors=None,
 ):  # fmt: skip
-    """One pass over the documents: new responsibilities, the change of E[n_kw], and B + E[n_k].
+    """Sweep once over the documents; return new responsibilities, the change of E[n_kw], and B + E[n_k].
 
-    `background` is S_w of the rows `row_topic`, made with `ratio`, a_k / (B + E[n_k]); `running` is B + E[n_k]. What a
-    document gives to a topic counts for it from the next pair on by E[n_dk] and E[n_kw], and from the next document on
-    by E[n_k], but never by `ratio`. B + E[n_k] counts as `least` where it is less.
-    `counts` are the weights of all tokens of the pairs, and `weights` of one token, which is excluded. `powers` are the powers
-    of documents with even and with odd places. `document_priors` are the documents' own
-    a_dk, of which `a` is then a mean.
+    `background` is S_w of the rows `row_topic`, computed with `ratio` = a_k / (B + E[n_k]); `running` is B + E[n_k].
+    What a document gives to a topic changes E[n_dk] and E[n_kw] from the next pair on, and E[n_k] from the next
+    document on, but never `ratio`. B + E[n_k] is raised to `least` if it is lower. `counts` are the weights of all
+    tokens of the pairs, and `weights` the weight of one token, which is excluded. `powers` are the inverse
+    temperatures of documents with even and with odd indices. `document_priors` are the documents' own a_dk; `a` is
+    then their mean.
     """
     weights = np.ones(len(position)) if weights is None else weights.astype(np.float64)
     row_topic = np.array(row_topic, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Active topics of documents: selection and sums over them, a document at a time."""
+"""Active topics of documents: their selection and sums over them, one document at a time."""
 
 from itertools import pairwise
 
@@ -10,10 +10,10 @@ from tests.naive.predict import pair_probability
 
 
 def expected(offsets, position, counts, b, background, a, totals, lists, topic, starts, share, row_topic):
-    """E[n_dk] of all topics, shape (documents, topics), where each pair's background is its own.
+    """Return E[n_dk] of all topics, shape (documents, topics), dividing the background of each pair by its word.
 
-    An inactive topic has a_k sum over pairs of c (1 - sum q) phi_kw / (S_w - sum over active a_l phi_lw),
-    without the pairs whose denominator is next to nothing.
+    An inactive topic has a_k sum over pairs of c (1 - sum q) phi_kw / (S_w - sum over active a_l phi_lw), without the
+    pairs whose denominator is almost zero.
     """
     result = np.zeros((len(offsets) - 1, a.size))
     weighed = a * (b[:, np.newaxis] + row_topic) / totals  # a_k phi_kw
@@ -27,10 +27,11 @@ def expected(offsets, position, counts, b, background, a, totals, lists, topic, 
 
 
 def select(count, threshold, room):
-    """Topics whose expected counts pass their thresholds; where there is no room for all, the largest of them.
+    """Return the topics whose expected counts exceed their thresholds, or the largest of them if there is no room for
+    all.
 
-    Among equal counts the first topics are preferred. If none passes, the largest of all topics is active; if more than
-    half of all pass and there is room for all, all are.
+    Among equal counts the first topics are preferred. If no topic exceeds its threshold, the largest of all is active.
+    If more than half of all topics do, and there is room for all, all are active.
     """
     passing = np.flatnonzero(count > threshold)
     if passing.size == 0:
@@ -41,7 +42,8 @@ def select(count, threshold, room):
 
 
 def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lists, new_topic):
-    """Responsibilities of new active topics, and tokens of dropped topics by words and topics, shape (rows, topics)."""
+    """Return responsibilities of new active topics, and tokens of dropped topics by words and topics, shape (rows,
+    topics)."""
     blocks, dropped = [], np.zeros(shape)
     for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         dense = np.zeros((q.shape[0], shape[1]))
@@ -54,9 +56,9 @@ def carry(shape, offsets, position, counts, lists, topic, starts, share, new_lis
 
 
 def tables(offsets, counts, lists, topic, starts, share, prior, pseudo=0.0, document_priors=None):
-    """Sums over documents of E[s_dk] of active topics, and of E[n_d,rest] / a_rest where a topic is inactive.
+    """Return sums over documents of E[s_dk] of active topics, and of E[n_d,rest] / a_rest where a topic is inactive.
 
-    Pseudo-counts, a number for all active topics, are certain. `document_priors` are the documents' own a_dk, if
+    Pseudo-counts, one number for all active topics, are certain. `document_priors` are the documents' own a_dk, if
     they have any.
     """
     total, growth = np.zeros(prior.size), np.zeros(prior.size)
@@ -72,7 +74,7 @@ def tables(offsets, counts, lists, topic, starts, share, prior, pseudo=0.0, docu
 
 
 def moments(shape, offsets, position, counts, lists, topic, starts, share):
-    """V[n_kw] and Z[n_kw] of the active topics' responsibilities, shape (2, rows, topics)."""
+    """Return V[n_kw] and Z[n_kw] of the active topics' responsibilities, shape (2, rows, topics)."""
     result = np.zeros((2, *shape))
     for pairs, active, q in documents(offsets, lists, topic, starts, share):
         for w, c, responsibilities in zip(position[pairs], counts[pairs], q, strict=True):
@@ -83,7 +85,7 @@ def moments(shape, offsets, position, counts, lists, topic, starts, share):
 
 
 def document_topic(a, lists, topic, active_count, rest):
-    """E[n_dk] of all topics: inactive ones share the background in proportion to a_k."""
+    """Return E[n_dk] of all topics: inactive ones share the background in proportion to a_k."""
     result = np.zeros((len(rest), a.size))
     for d, (low, high) in enumerate(pairwise(lists)):
         inactive = np.delete(np.arange(a.size), topic[low:high])
@@ -93,9 +95,9 @@ def document_topic(a, lists, topic, active_count, rest):
 
 
 def probability(offsets, position, row_topic, b, a, totals, rest_prior, lists, topic, active_count, rest):
-    """sum_k theta_dk phi_kw + theta_rest tau_w of each pair; `rest_prior` is A - sum_k a_k, and B."""
+    """Return sum_k theta_dk phi_kw + theta_rest tau_w of each pair; `rest_prior` is A - sum_k a_k, and B."""
     count = document_topic(a, lists, topic, active_count, rest)
-    lengths = count.sum(axis=1)  # what truncation left over where all topics are active belongs to none
+    lengths = count.sum(axis=1)  # if all topics are active, the remainder of truncation belongs to no topic
     length = a.sum() + rest_prior[0] + lengths
     theta, phi = (a + count) / length[:, np.newaxis], (b[:, np.newaxis] + row_topic) / totals
     return pair_probability(offsets, position, theta, phi, rest_prior[0] / length, b / rest_prior[1])

@@ -1,4 +1,4 @@
-"""The sweeps, a pair at a time in float64."""
+"""Sweeps over all topics, one pair at a time in float64."""
 
 from itertools import pairwise
 
@@ -8,19 +8,19 @@ from tests.naive.moments import moments
 
 
 def document_topic(offsets, counts, q):
-    """E[n_dk]."""
+    """Return E[n_dk]."""
     return np.array([moments(q[a:b], counts[a:b])[0] for a, b in pairwise(offsets)])
 
 
 def word_topic(rows, position, counts, q):
-    """E[n_kw] by rows of words."""
+    """Return E[n_kw] by rows of words."""
     result = np.zeros((rows, q.shape[1]))
     np.add.at(result, position, np.asarray(counts)[:, np.newaxis] * np.asarray(q, dtype=np.float64))
     return result
 
 
 def word_variance(rows, position, counts, q):
-    """V[n_kw] by rows of words."""
+    """Return V[n_kw] by rows of words."""
     q = np.asarray(q, dtype=np.float64)
     result = np.zeros((rows, q.shape[1]))
     np.add.at(result, position, np.asarray(counts)[:, np.newaxis] * q * (1 - q))
@@ -28,10 +28,10 @@ def word_variance(rows, position, counts, q):
 
 
 def sweep(order, offsets, position, counts, word, word_var, a, b, totals, q, weights=None):
-    """One pass over the pairs by the update of an order; returns the new responsibilities.
+    """Sweep once over the pairs by the update of the given order; return the new responsibilities.
 
-    `word` and `word_var` are E[n_kw] and V[n_kw] of all shards, `totals` B + E[n_k] and V[n_k]. `counts` are the weights
-    of all tokens of the pairs, and `weights` of one token, which is excluded.
+    `word` and `word_var` are E[n_kw] and V[n_kw] of all shards, `totals` B + E[n_k] and V[n_k]. `counts` are the
+    weights of all tokens of the pairs, and `weights` the weight of one token, which is excluded.
     """
     weights = np.ones(len(position)) if weights is None else weights
     q = np.array(q, dtype=np.float64)

@@ -4,19 +4,20 @@ import numpy as np
 
 
 def parts(active, rest, even, weight):
-    """A word's background tokens by topic, in proportion to weight_k (even + active_kw)."""
+    """Return a word's background tokens by topic, in proportion to weight_k (even + active_kw)."""
     share = weight * (even + np.asarray(active, dtype=np.float64))
     return rest[:, np.newaxis] * share / share.sum(axis=1, keepdims=True)
 
 
 def spread(active, rest, even, b, weight, ratio):
-    """E[n_kw], and S_w = sum_k ratio_k (b_w + E[n_kw])."""
+    """Return E[n_kw], and S_w = sum_k ratio_k (b_w + E[n_kw])."""
     row_topic = active + parts(active, rest, even, weight)
     return row_topic, (b[:, np.newaxis] + row_topic) @ ratio
 
 
 def fold_rows(active, rest, even, weight, change, place, momentum):
-    """A block with the change of some rows, the block ahead of it by a share of that, and their sums by topic."""
+    """Return a block after the change of some rows, the block extrapolated by `momentum` times the change, and sums by
+    topic."""
     moved = np.zeros(active.shape)
     moved[place >= 0] = change[place[place >= 0]]
     new = active + moved
@@ -25,7 +26,7 @@ def fold_rows(active, rest, even, weight, change, place, momentum):
 
 
 def fold_steps(before, rest, even, weight, change, place, momentum, bands):
-    """The same of counts in steps of a responsibility, and their sums by band and topic."""
+    """Return the same for counts in steps of a responsibility, with sums by band and topic."""
     moved = np.zeros(before.shape, before.dtype)
     moved[place >= 0] = change[place[place >= 0]]
     new, unit = before + moved, 2.0**-15

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 
 @dataclass
 class Paths:
-    """The parameters of q(c): loadings and their variances by node, the mean, a node's place a level, and priors."""
+    """The parameters of q(c): loadings and their variances by node, the mean, the nodes of paths by level, and priors."""
 
     loadings: np.ndarray  # (nodes, columns)
     spread: np.ndarray  # (nodes,)
@@ -19,20 +19,20 @@ class Paths:
     variance: float  # s0, the variance of loadings outside the tree
 
     def matrix(self, end):
-        """M_c, shape (columns, depth), and the diagonal s_c."""
+        """Return M_c, shape (columns, depth), and the diagonal s_c."""
         inside = self.paths[end] >= 0
         matrix = np.where(inside, self.loadings[self.paths[end]].T, 0.0)
         return matrix, np.diag(np.where(inside, self.spread[self.paths[end]], self.variance))
 
     def quadratic(self, end):
-        """E[W_c'W_c] = M_c'M_c + D diag(s_c)."""
+        """Return E[W_c'W_c] = M_c'M_c + D diag(s_c)."""
         matrix, spread = self.matrix(end)
         return matrix.T @ matrix + self.mean.size * spread
 
 
 @dataclass
 class Swept:
-    """The results of a sweep; q has an end a column, and `mean` and `square` are E[x] and E[xx'] given each end."""
+    """The results of a sweep; q has a column per end, and `mean` and `square` are E[x] and E[xx'] given each end."""
 
     q: np.ndarray
     mean: np.ndarray
@@ -46,12 +46,12 @@ class Swept:
 
 
 def nearest(values, centres):
-    """The nearest centre of each vector, the first of several."""
+    """Return the nearest centre of each vector, the first one in case of ties."""
     return np.argmin(((values[:, np.newaxis] - centres) ** 2).sum(axis=2), axis=1)
 
 
 def sweep_components(values, tree):
-    """q(c) q(x | c): C_nc^-1 = I + tau E[W'W], y_nc = C_nc tau M_c'(t - mu); S as the marginal of t has it."""
+    """Update q(c) q(x | c): C_nc^-1 = I + tau E[W'W] and y_nc = C_nc tau M_c'(t - mu), with S from the marginal of t."""
     nodes, depth = tree.paths.shape
     score, mean = np.zeros((len(values), nodes)), np.zeros((len(values), nodes, depth))
     square = np.zeros((len(values), nodes, depth, depth))
@@ -69,7 +69,7 @@ def sweep_components(values, tree):
 
 
 def sweep_factors(values, tree, location, spread):
-    """q(c) given q(x), then q(x) given q(c)."""
+    """Update q(c) given q(x), then q(x) given q(c)."""
     nodes, depth = tree.paths.shape
     score, bound = np.zeros((len(values), nodes)), 0.0
     moved = np.zeros(location.shape), np.zeros(spread.shape)
@@ -94,7 +94,7 @@ def sweep_factors(values, tree, location, spread):
 
 
 def _summed(values, tree, q, mean, square, bound, location, spread):
-    """Sums over the vectors of E[x_i] t and E[x_i x_j], the mean being a node whose x is one."""
+    """Return sums over the vectors of E[x_i] t and E[x_i x_j], where the mean is a node whose x is one."""
     nodes, depth = tree.paths.shape
     by_node, second, beyond = np.zeros((nodes + 1, values.shape[1])), np.zeros((nodes + 1,) * 2), 0.0
     for row, value in enumerate(values):

@@ -1,4 +1,4 @@
-"""Topics whose proportions are gamma variables with rates, a document at a time, with responsibilities written out."""
+"""Topics whose proportions are gamma variables with rates, one document at a time, with explicit responsibilities."""
 
 from itertools import pairwise
 
@@ -10,13 +10,13 @@ from tests.naive.mean_field import responsibilities
 
 
 def rates(label_offsets, label, value, log_rate, document):
-    """R_k of a document."""
+    """Return R_k of a document."""
     entries = slice(label_offsets[document], label_offsets[document + 1])
     return np.exp((value[entries, np.newaxis] * log_rate[label[entries]]).sum(axis=0))
 
 
 def balance(prior, counts, rate):
-    """The u at which sum_k (g + n) u / (R + u) = N, by bisection of its logarithm."""
+    """Return the u at which sum_k (g + n) u / (R + u) = N, by bisection of its logarithm."""
     tokens = counts.sum()
     if tokens == 0:
         return 0.0
@@ -25,7 +25,7 @@ def balance(prior, counts, rate):
 
 
 def sweep(documents, topics, labels, before, limits, kinds):
-    """All that the kernel fills, as a dict."""
+    """Return all arrays that the kernel fills, as a dictionary."""
     offsets, position, counts = documents[:3]
     word_expected, prior, topic_log = topics
     log_word, size, rows = np.log(word_expected), prior.size, labels.log_rate.shape[0]
@@ -84,7 +84,7 @@ def add_label_sums(results, labels, document, counts, part):
 
 
 def proportions(labels, prior, document_topic):
-    """theta = E[pi] / sum_k E[pi]."""
+    """Return theta = E[pi] / sum_k E[pi]."""
     theta = np.zeros(document_topic.shape)
     for d, counts in enumerate(document_topic):
         rate = rates(*labels, d)
@@ -93,7 +93,7 @@ def proportions(labels, prior, document_topic):
 
 
 def expected(labels, prior):
-    """E[pi_k / sum_l pi_l] of pi_k ~ Gamma(g_k, R_k), on a fine grid of log t."""
+    """Return E[pi_k / sum_l pi_l] of pi_k ~ Gamma(g_k, R_k), on a fine grid of log t."""
     documents = labels[0].size - 1
     theta = np.zeros((documents, prior.size))
     t = np.arange(-100, 100 + 100 / min(prior.sum(), 1.0), 0.05)[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""Collapsed Gibbs sampling, a token at a time, with all counts made anew for each."""
+"""Collapsed Gibbs sampling, one token at a time, with all counts recomputed for each token."""
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -7,13 +7,13 @@ from tests.naive.random import uniform
 
 
 def tokens_of(offsets, position, counts):
-    """Each token's document and row."""
+    """Return each token's document and row."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.repeat(owner, counts), np.repeat(position, counts)
 
 
 def weights(documents, words, z, token, elsewhere, prior, word_prior, total_prior):
-    """p(z = k) of a token, given all others, but for the factor that all topics share."""
+    """Return p(z = k) of a token given all others, up to the factor that all topics share."""
     remaining = np.arange(len(z)) != token
     topics = np.arange(prior.size)
     in_document = (z[remaining & (documents == documents[token])][:, np.newaxis] == topics).sum(axis=0)
@@ -23,15 +23,15 @@ def weights(documents, words, z, token, elsewhere, prior, word_prior, total_prio
 
 
 def pick(probabilities, number):
-    """The index into cumulative probabilities of a number in [0, 1)."""
+    """Return the index into cumulative probabilities that a number in [0, 1) selects."""
     running = np.cumsum(probabilities)
     return int(np.searchsorted(running, number * running[-1], side="right"))
 
 
 def sweep(offsets, position, counts, key, word_prior, total_prior, gamma, elsewhere, prior, rest, free, z):
-    """One pass; `elsewhere` are the counts of other shards, `free` the slots for new topics, the next one last.
+    """Sweep once; `elsewhere` are the counts of other shards, `free` the slots for new topics, the next one last.
 
-    Returns z, prior, rest and the slots that are left.
+    Returns z, prior, rest and the remaining slots.
     """
     documents, words = tokens_of(offsets, position, counts)
     z, prior, free, reusable = z.astype(int), prior.copy(), list(free), set(free)
@@ -53,7 +53,7 @@ def sweep(offsets, position, counts, key, word_prior, total_prior, gamma, elsewh
 
 
 def list_documents(offsets, counts, z, prior):
-    """Each document's {topic: tokens} in the order in which they occur, E[s_k], and the log of the rising factors."""
+    """Return each document's {topic: tokens} in order of occurrence, E[s_k], and the log of the rising factors."""
     documents, _ = tokens_of(offsets, np.zeros(len(counts), int), counts)
     lists, tables, rising = [], np.zeros(prior.size), 0.0
     for document in range(len(offsets) - 1):
@@ -68,7 +68,8 @@ def list_documents(offsets, counts, z, prior):
 
 
 def draw_tables(topic, count, prior, key):
-    """Tables of each topic: the first customer opens one, the next with chance a / (a + j)."""
+    """Draw the number of tables of each topic: the first customer opens one, each later one with probability a / (a +
+    j)."""
     tables, number = np.zeros(prior.size), 0
     for k, n in zip(topic, count, strict=True):
         for customer in range(int(n)):
@@ -79,13 +80,13 @@ def draw_tables(topic, count, prior, key):
 
 
 def word_rising(row, prior):
-    """Sums of log G(b + n) / G(b) and of b (psi(b + n) - psi(b))."""
+    """Return sums of log G(b + n) / G(b) and of b (psi(b + n) - psi(b))."""
     log_rising = gammaln(prior + row) - gammaln(prior)
     return np.array([log_rising.sum(), (prior * (digamma(prior + row) - digamma(prior))).sum()])
 
 
 def draw_topics(offsets, position, counts, theta, phi, key):
-    """z of each token in proportion to theta phi."""
+    """Draw z of each token in proportion to theta phi."""
     documents, words = tokens_of(offsets, position, counts)
     return np.array([
         pick(theta[d] * phi[w] + 1e-200, uniform(key, token))
@@ -94,13 +95,13 @@ def draw_topics(offsets, position, counts, theta, phi, key):
 
 
 def fingerprint(words, columns, word_keys, column_keys):
-    """The sum of the products of the keys of tokens, modulo 2^64; tokens without a column (-1) have none."""
+    """Return the sum of the products of the keys of tokens, modulo 2^64; tokens without a column (-1) are skipped."""
     pairs = zip(words, columns, strict=True)
     return sum(int(word_keys[word]) * int(column_keys[column]) for word, column in pairs if column >= 0) % (1 << 64)
 
 
 def uncounted(words, columns, word_topic, totals):
-    """The first token that the counts of its word or of all words do not have; -1 if there is none."""
+    """Return the first token that is missing from the counts of its word or of all words; -1 if there is none."""
     for token, (word, column) in enumerate(zip(words, columns, strict=True)):
         before = columns[:token]
         if column < 0:

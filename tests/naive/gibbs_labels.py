@@ -1,4 +1,4 @@
-"""Topics by labels, a token at a time, with all counts made anew for each."""
+"""Topics given labels, one token at a time, with all counts recomputed for each token."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tests.naive.random import uniform
 
 
 def allowed_of(lists, label, per_label, background, topics):
-    """The topics that each document may have."""
+    """Return the topics that the labels of each document allow."""
     allowed = []
     for first, last in zip(lists, lists[1:], strict=False):
         label_topics = [int(number) * per_label + place for number in label[first:last] for place in range(per_label)]
@@ -17,7 +17,7 @@ def allowed_of(lists, label, per_label, background, topics):
 
 
 def disallowed(allowed, lengths, z):
-    """The first document with a topic that it may not have; -1 if there is none."""
+    """Return the first document with a topic that it may not have; -1 if there is none."""
     for document, document_topics in enumerate(np.split(z, np.cumsum(lengths)[:-1])):
         if not np.isin(document_topics, allowed[document]).all():
             return document
@@ -25,7 +25,7 @@ def disallowed(allowed, lengths, z):
 
 
 def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prior, elsewhere, z):
-    """One pass; `elsewhere` are the counts of other shards."""
+    """Sweep once; `elsewhere` are the counts of other shards."""
     documents, words = tokens_of(offsets, position, counts)
     z = z.astype(int)
     for token in range(z.size):
@@ -42,7 +42,7 @@ def sweep(offsets, position, counts, key, allowed, prior, word_prior, total_prio
 
 
 def fold_in(offsets, position, counts, phi, allowed, prior, sweeps):
-    """E[n_dk] of each document over the topics that it may have."""
+    """Return E[n_dk] of each document over its allowed topics."""
     proportions = []
     for document, topics in enumerate(allowed):
         pairs = range(offsets[document], offsets[document + 1])
@@ -62,7 +62,7 @@ def fold_in(offsets, position, counts, phi, allowed, prior, sweeps):
 
 
 def probability(offsets, position, phi, allowed, prior, document_topic):
-    """sum_k theta_dk phi_kw of each pair."""
+    """Return sum_k theta_dk phi_kw of each pair."""
     probabilities = []
     for document, topics in enumerate(allowed):
         theta = (document_topic[document, topics] + prior) / (topics.size * prior + document_topic[document].sum())
@@ -75,8 +75,10 @@ def probability(offsets, position, phi, allowed, prior, document_topic):
 def sweep_authors(
     offsets, position, counts, key, authors, prior, word_prior, total_prior, elsewhere, author_elsewhere, z, a
 ):
-    """One pass; `authors` are each document's, `elsewhere` and `author_elsewhere` the counts
-    of other shards by word and author."""
+    """Sweep once; `authors` are each document's authors.
+
+    `elsewhere` and `author_elsewhere` are the counts of other shards by word and by author.
+    """
     documents, words = tokens_of(offsets, position, counts)
     z, a, topics = z.astype(int), a.astype(int), elsewhere.shape[1]
     for token in range(z.size):

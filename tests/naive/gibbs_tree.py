@@ -1,4 +1,4 @@
-"""Collapsed Gibbs sampling in a tree, a document at a time, with all counts made anew for each step."""
+"""Collapsed Gibbs sampling in a tree, one document at a time, with all counts recomputed for each step."""
 
 import numpy as np
 from scipy.special import gammaln
@@ -8,7 +8,7 @@ from tests.naive.random import uniform
 
 
 class Tree:
-    """Nodes as {slot: parent}, documents with paths and levels, and what other shards have at each node."""
+    """Nodes as {slot: parent}, documents with paths and levels, and the counts of other shards at each node."""
 
     def __init__(self, parents, elsewhere, other_documents, paths, z, words, owner, alpha, eta, gamma):
         self.parents, self.elsewhere, self.other_documents = dict(parents), elsewhere, other_documents
@@ -24,7 +24,7 @@ class Tree:
         return int(self.other_documents[node] if node >= 0 else 0) + sum(node in self.paths[d] for d in self.inside)
 
     def tokens(self, node):
-        """The node's words, of all documents that are placed and in the tree."""
+        """Return the counts of the node's words, over all documents that are placed and in the tree."""
         word_counts = (self.elsewhere[:, node] * float(node >= 0)).copy()
         for token in np.flatnonzero(self.placed):
             path = self.paths[self.owner[token]]
@@ -32,7 +32,7 @@ class Tree:
         return word_counts
 
     def log_words(self, words, at, tokens):
-        """log p of some words at a level, given those that a node has."""
+        """Return log p of some words at a level, given the words of a node."""
         eta = self.eta[at]
         after = tokens.copy()
         np.add.at(after, words, 1.0)
@@ -41,9 +41,9 @@ class Tree:
         return cells + gammaln(size + tokens.sum()) - gammaln(size + after.sum())
 
     def choices(self, document, log_words, log_new, *, births):
-        """(end, log weight) of each path of a document that is out of the tree, level by level.
+        """Return (end, log weight) of each possible path of a document that is outside the tree, level by level.
 
-        `log_words` is a function of node and level, `log_new` one of levels.
+        `log_words` is a function of node and level, `log_new` one of the level.
         """
         depth, scores, candidates = len(self.alpha), {}, []
         placed, self.placed = self.placed, self.placed & (self.owner != document)
@@ -75,10 +75,11 @@ class Tree:
             lambda at: self.log_words(by_level[at], at, none),
             births=births,
         )
-        self.enter(document, drawn(ends, chance), free)
+        self.enter(document, draw_end(ends, chance), free)
 
     def mixtures(self, document):
-        """{end: log probability of a document's words by the mean mixture of its path's topics}; new ones are even."""
+        """Return {end: log probability of a document's words under the mean mixture of the path's topics}; new topics
+        are uniform."""
         placed, self.placed = self.placed, self.placed & (self.owner != document)
         log_likelihoods, share = {}, self.alpha / self.alpha.sum()
         for end in self.parents:
@@ -93,13 +94,13 @@ class Tree:
         return log_likelihoods
 
     def propose(self, document, chance, *, births):
-        """Draw a path by the mixtures; also tell them."""
+        """Draw a path by the mixtures; return it and the mixtures."""
         mixed = self.mixtures(document)
         ends = self.choices(document, lambda *_: 0.0, lambda _: 0.0, births=births)
-        return drawn([(end, log + mixed[end]) for end, log in ends], chance), mixed
+        return draw_end([(end, log + mixed[end]) for end, log in ends], chance), mixed
 
     def offer(self, document, free, reusable, key, number, every, *, births):
-        """Offer another path and other levels, by Metropolis and Hastings' rule."""
+        """Propose another path and other levels, and accept them by the Metropolis-Hastings rule."""
         old = [node for node in self.paths[document] if self.documents(node) > 1 or node == 0][-1]
         before, mine = self.z.copy(), self.owner == document
         self.leave(document, free, reusable)
@@ -137,7 +138,7 @@ class Tree:
         self.inside.add(document)
 
     def draw_levels(self, document, key, number):
-        """Draw levels token by token, or leave them (number None); the sum of the logs of their weights."""
+        """Draw levels token by token, or keep them if `number` is None; return the sum of the logs of their weights."""
         path, logs = self.paths[document], 0.0
         for token in np.flatnonzero(self.owner == document):
             self.placed[token] = False
@@ -154,14 +155,14 @@ class Tree:
         return logs
 
     def of_nodes(self, upto):
-        """{node: the documents that pass it} of a level."""
+        """Return {node: documents that pass it} for a level."""
         members = {}
         for document in sorted(self.inside):
             members.setdefault(self.paths[document][upto], []).append(document)
         return dict(sorted(members.items()))
 
     def log_joint(self):
-        """log p(w, z, c | alpha, eta, gamma) of the tree as it is, with all other shards' documents."""
+        """Return log p(w, z, c | alpha, eta, gamma) of the present tree, including all documents of other shards."""
         log_probability, none = 0.0, np.zeros(len(self.elsewhere))
         for node in self.parents:
             tokens = self.tokens(node)
@@ -184,8 +185,8 @@ class Tree:
         lower, upper = mine & (self.z == upto), mine & (self.z == upto - 1)
         self.z[lower], self.z[upper] = upto - 1, upto
 
-    def hang(self, node, members, upto, place, free):
-        """Let a node hang at a place, with all its documents."""
+    def attach(self, node, members, upto, place, free):
+        """Move a node with all its documents to another parent."""
         path = [place]
         while path[0] != 0:
             path.insert(0, self.parents[path[0]])
@@ -200,7 +201,8 @@ class Tree:
 
 def move_subtrees(offsets, position, counts, key, alpha, eta, gamma, births, shared, free, reusable, parents, elsewhere,
                   other_documents, paths, z):  # fmt: skip
-    """The parents of nodes, each drawn by the joint probability of the state; as `sweep` otherwise."""
+    """Draw the parent of each node by the joint probability of the state; return the parents. Arguments are as in
+    `sweep`."""
     owner, words = tokens_of(offsets, position, counts)
     tree, free = Tree(parents, elsewhere, other_documents, paths, z, words, owner, alpha, eta, gamma), list(free)
     slots = len(other_documents)
@@ -221,28 +223,28 @@ def move_subtrees(offsets, position, counts, key, alpha, eta, gamma, births, sha
             for empty in gone:
                 del tree.parents[empty]
                 free += [empty] if empty in reusable else []
-            below = {child for child in tree.parents if child == node or node in above(tree.parents, child)}
+            below = {child for child in tree.parents if child == node or node in ancestors(tree.parents, child)}
             level = {child: -1 if child in below else tree.level(child) for child in tree.parents}
             places = sorted((at, child) for child, at in level.items() if 0 <= at < upto and (births or at == upto - 1))
             logs = []
             for _, place in places:
                 state = dict(tree.parents), {d: list(path) for d, path in tree.paths.items()}
-                tree.hang(node, members, upto, place, [-10 - number for number in range(upto)])
+                tree.attach(node, members, upto, place, [-10 - number for number in range(upto)])
                 logs.append(tree.log_joint())
                 tree.parents, tree.paths = state
             probabilities = np.exp(np.array(logs) - max(logs))
-            tree.hang(node, members, upto, places[pick(probabilities, uniform(key, node))][1], free)
+            tree.attach(node, members, upto, places[pick(probabilities, uniform(key, node))][1], free)
     final_paths = np.array([tree.paths[d] for d in range(len(paths))]).reshape(len(paths), len(alpha))
     return final_paths, tree.z, tree.parents, free
 
 
-def above(parents, node):
-    """The nodes above one."""
-    return [] if parents[node] not in parents else [parents[node], *above(parents, parents[node])]
+def ancestors(parents, node):
+    """Return the ancestors of a node."""
+    return [] if parents[node] not in parents else [parents[node], *ancestors(parents, parents[node])]
 
 
-def drawn(ends, chance):
-    """One of (end, log weight); None if there is none."""
+def draw_end(ends, chance):
+    """Draw one of (end, log weight), or return None if there is none."""
     logs = np.array([log for _, log in ends])
     return ends[pick(np.exp(logs - logs.max()), chance)][0] if ends else None
 
@@ -251,9 +253,9 @@ def sweep(
     offsets, position, counts, key, alpha, eta, gamma, births, apart, turn, free, parents, elsewhere, other_documents,
     paths, z,
 ):  # fmt: skip
-    """One pass; `elsewhere` are other shards' words at each slot, `other_documents` their documents.
+    """Sweep once; `elsewhere` are other shards' words at each slot, and `other_documents` their documents.
 
-    Returns the paths, z, the parents and the slots that are left.
+    Returns the paths, z, the parents and the remaining slots.
     """
     owner, words = tokens_of(offsets, position, counts)
     tree = Tree(parents, elsewhere, other_documents, paths, z, words, owner, alpha, eta, gamma)
@@ -281,7 +283,7 @@ def sweep(
 
 
 def count_histogram(row, level, levels):
-    """{(level, count): words and nodes} of those that have tokens."""
+    """Return {(level, count): words and nodes} for all counts above zero."""
     tally = {}
     for (_, node), count in np.ndenumerate(row):
         if count > 0 and 0 <= level[node] < levels:
@@ -291,7 +293,7 @@ def count_histogram(row, level, levels):
 
 
 def fold_documents(offsets, position, counts, alpha, phi, log_prior, paths):
-    """The path of each document, and its expected tokens by level."""
+    """Return the path of each document, and its expected tokens by level."""
     chosen, mean = [], []
     for first, last in zip(offsets, offsets[1:], strict=False):
         words, times = phi[position[first:last]], counts[first:last]

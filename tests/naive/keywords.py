@@ -1,13 +1,14 @@
-"""Topics with keywords, one word of one topic at a time (Eshima, Imai and Sasaki 2024, the base model's Gibbs sampler)."""
+"""Topics with keywords, one word of one topic at a time (the Gibbs sampler of the base model in Eshima, Imai and
+Sasaki 2024)."""
 
 import numpy as np
 
 
 def conditional(counts, keyword_counts, keywords, priors):
-    """p(w, s | z = k) for both values of the switch, shape (2, words, topics), from expected counts.
+    """Return p(w, s | z = k) for both values of the switch, shape (2, words, topics), from expected counts.
 
-    `counts` are n_kw and `keyword_counts` m_kw, both of shape (words, topics); `keywords` are the words of each topic by
-    its number; `priors` has b, c, g1 and g2.
+    `counts` are n_kw and `keyword_counts` m_kw, both of shape (words, topics); `keywords` are the words of each topic
+    by its number; `priors` has b, c, g1 and g2.
     """
     words, topics = counts.shape
     b, c, yes, no = (priors[name] for name in ("b", "c", "yes", "no"))

@@ -1,4 +1,4 @@
-"""Marginal likelihoods of documents: by enumeration of all topics of all tokens, and twins of the kernels' estimates."""
+"""Marginal likelihoods of documents by enumeration of all topic assignments, and slow twins of the kernels' estimates."""
 
 from itertools import product
 
@@ -9,7 +9,7 @@ from tests.naive.random import uniform
 
 
 def exact(words, word_topic, prior):
-    """log p(w) of a document, the sum over all assignments of its tokens to topics."""
+    """Return log p(w) of a document, summed over all assignments of its tokens to topics."""
     terms = []
     for topics in product(range(prior.size), repeat=len(words)):
         counts = np.bincount(topics, minlength=prior.size)
@@ -22,12 +22,12 @@ def exact(words, word_topic, prior):
 
 
 def draw(weights, number):
-    """An index in proportion to weights."""
+    """Draw an index in proportion to weights."""
     return min(int(np.searchsorted(np.cumsum(weights), number * weights.sum(), side="right")), weights.size - 1)
 
 
 def left_to_right(words, word_topic, prior, particles, key, first):
-    """Algorithm 3 of Wallach et al. (2009) for one document."""
+    """Apply Algorithm 3 of Wallach et al. (2009) to one document."""
     predictive, number = np.zeros(len(words)), first
     for _ in range(particles):
         topics = []
@@ -45,7 +45,7 @@ def left_to_right(words, word_topic, prior, particles, key, first):
 
 
 def annealed_importance(words, word_topic, prior, steps, runs, key, first):
-    """Annealed importance sampling from p(z) to p(z | w) of one document, in even steps."""
+    """Apply annealed importance sampling from p(z) to p(z | w) to one document, in equal steps."""
     log_weights, number = [], first
     for _ in range(runs):
         topics = []

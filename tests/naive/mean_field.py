@@ -1,4 +1,4 @@
-"""Mean-field updates, a document at a time, with responsibilities written out."""
+"""Mean-field updates, one document at a time, with explicit responsibilities."""
 
 from itertools import pairwise
 
@@ -7,20 +7,20 @@ from scipy.special import digamma, gammaln, logsumexp
 
 
 def responsibilities(log_document, log_word):
-    """q ~ exp(log_document + log_word), and its logarithm; shape (pairs, topics)."""
+    """Return q ~ exp(log_document + log_word), shape (pairs, topics), and its logarithm."""
     logs = log_document + log_word
     logs = logs - logsumexp(logs, axis=1, keepdims=True)
     return np.exp(logs), logs
 
 
 def with_totals(documents):
-    """Offsets, rows, and the weight of all tokens of each pair, which is their number where they have no weights."""
+    """Return offsets, rows, and the weight of all tokens of each pair, or their number if they have no weights."""
     offsets, position, counts, *weights = documents
     return offsets, position, counts * weights[0].astype(np.float64) if weights and weights[0].size else counts
 
 
 def sweep(documents, topics, before, limits):
-    """E[n_dk], E[n_kw], sum_d E[log theta_dk] and the documents' part of the bound."""
+    """Return E[n_dk], E[n_kw], sum_d E[log theta_dk] and the documents' part of the bound."""
     offsets, position, counts = with_totals(documents)
     word_expected, prior, topic_log = topics
     log_word, by_document = np.log(word_expected), np.zeros(before.shape)
@@ -46,7 +46,7 @@ def sweep(documents, topics, before, limits):
 
 
 def products(documents, document_weight, word_weight):
-    """E[n_dk] and E[n_kw] of q ~ document_weight word_weight."""
+    """Return E[n_dk] and E[n_kw] of q ~ document_weight word_weight."""
     offsets, position, counts = with_totals(documents)
     by_document, by_word = np.zeros(document_weight.shape), np.zeros(word_weight.shape)
     for d, (first, last) in enumerate(pairwise(offsets)):
@@ -58,7 +58,8 @@ def products(documents, document_weight, word_weight):
 
 
 def fold(word_topic, word_expected, prior):
-    """exp(psi(lambda_kw)), each word's largest being one; the words' part of the bound; sum_kw psi(lambda_kw)."""
+    """Return exp(psi(lambda_kw)) scaled to a maximum of one per word, the words' part of the bound, and sum_kw
+    psi(lambda_kw)."""
     b = prior[:, np.newaxis]
     logs = digamma(b + word_topic)
     bound = (gammaln(b + word_topic) - gammaln(b) - word_topic * np.log(word_expected)).sum()

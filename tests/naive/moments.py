@@ -7,7 +7,7 @@ LARGEST = 1.0 - 1e-7
 
 
 def moments(q, counts):
-    """E, V and Z of a sum over tokens: responsibilities q of shape (pairs, topics), counts of the pairs."""
+    """Return E, V and Z of a sum over tokens, from responsibilities q (pairs, topics) and the counts of the pairs."""
     q = np.asarray(q, dtype=np.float64)
     c = np.asarray(counts, dtype=np.float64)[:, np.newaxis]
     clipped = np.minimum(q, LARGEST)
@@ -15,7 +15,7 @@ def moments(q, counts):
 
 
 def positive(mean, variance, log_absent):
-    """P+, E+ and V+."""
+    """Return P+, E+ and V+."""
     present = -np.expm1(log_absent)
     safe = np.where(present > 0, present, 1.0)
     mean_positive = np.where(present > 0, np.maximum(mean / safe, 1.0), 1.0)
@@ -24,18 +24,18 @@ def positive(mean, variance, log_absent):
 
 
 def tables(prior, mean, variance, log_absent):
-    """E[s] = g P+ ( psi(g + E+) - psi(g) + V+ psi''(g + E+) / 2 )."""
+    """Return E[s] = g P+ ( psi(g + E+) - psi(g) + V+ psi''(g + E+) / 2 )."""
     present, m, v = positive(mean, variance, log_absent)
     return prior * present * (digamma(prior + m) - digamma(prior) + v * polygamma(2, prior + m) / 2)
 
 
 def log_rising(prior, mean, variance, log_absent):
-    """F[log Gamma(g + n) / Gamma(g)]."""
+    """Return F[log Gamma(g + n) / Gamma(g)]."""
     present, m, v = positive(mean, variance, log_absent)
     return present * (gammaln(prior + m) - gammaln(prior) + v * polygamma(1, prior + m) / 2)
 
 
 def log_xi(prior, mean, variance, log_absent):
-    """E[log xi] = P+ ( psi(b) - psi(b + E+) - V+ psi''(b + E+) / 2 )."""
+    """Return E[log xi] = P+ ( psi(b) - psi(b + E+) - V+ psi''(b + E+) / 2 )."""
     present, m, v = positive(mean, variance, log_absent)
     return present * (digamma(prior) - digamma(prior + m) - v * polygamma(2, prior + m) / 2)

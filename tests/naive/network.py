@@ -1,12 +1,12 @@
-"""Networks of Dirichlet distributed vectors: how probable a state of one is, and the sampler's moves, in plain Python.
+"""Networks of Dirichlet-distributed vectors: the probability of a state, and the sampler's moves, in plain Python.
 
-A token of value k at node j is a customer of j. At a node with parents each customer sits at a table of its own value, and each
-table is a customer of one of the parents; at a root customers are counted and no more. Who sits where is summed out, so that
-a state is n_jk, the tokens, and s_ek, the tables on edge e, which leads from a node to one of its parents. From these come
-tp_ik, the tables at node i, and m_ik, its customers.
+A token of value k at node j is a customer of j. At a node with parents, each customer sits at a table of its own
+value, and each table is a customer of one of the parents; at a root, customers are only counted. The seating is summed
+out, so a state is n_jk, the numbers of tokens, and s_ek, the numbers of tables on edge e, which leads from a node to
+one of its parents. They determine tp_ik, the tables at node i, and m_ik, its customers.
 
-Each move is defined twice: by all its outcomes with their probabilities, for exact tests; and as it is drawn from uniform
-numbers, each at its index in a stream, as the compiled sampler draws it.
+Each move is defined twice: by all its outcomes with their probabilities, for exact tests, and by draws from uniform
+numbers, each with its index in a stream, as in the compiled sampler.
 """
 
 import functools
@@ -21,7 +21,7 @@ from tests.naive.random import uniform
 
 
 def numbers_of(key):
-    """The numbers of a stream, by their places."""
+    """Return a function from an index to this number of a stream."""
     return lambda number: uniform(key, int(number))
 
 
@@ -30,9 +30,9 @@ def ignore(state):
 
 
 class Network:
-    """Nodes with their parents, which are numbered before them; `strength` and `discount` are of kinds of nodes.
+    """Nodes with their parents, which have lower numbers; `strength` and `discount` are given by kind of node.
 
-    `held` is how many of the first nodes stay as they are while documents are folded in below.
+    The first `held` nodes stay fixed while documents are folded in below them.
     """
 
     def __init__(self, parents, strength, discount, alpha, kind=None, mixing=None, held=0):
@@ -49,18 +49,18 @@ class Network:
         self.levels = max(longest)
 
     def ends(self, i):
-        """True if no path goes further up than i."""
+        """Return whether paths end at node i, which is fixed or has no parents."""
         return i < self.held or not self.of[i]
 
     def inner(self):
-        """Nodes with parents that do not stay as they are."""
+        """Return the nodes that have parents and are not fixed."""
         return [i for i in range(self.nodes) if not self.ends(i)]
 
 
 class State:
-    """n, shape (nodes, K), s, shape (edges, K), and m, shape (nodes, K).
+    """The arrays n (nodes, K), s (edges, K) and m (nodes, K).
 
-    m follows from n and s, but for nodes that are held, whose customers were counted before.
+    m follows from n and s, except at fixed nodes, whose customers were counted before.
     """
 
     def __init__(self, network, n, s, m=None):
@@ -77,18 +77,18 @@ class State:
         return m
 
     def tables(self, i):
-        """tp_ik."""
+        """Return tp_ik."""
         return self.s[self.network.of[i]].sum(axis=0)
 
     def is_valid(self):
-        """True if m is right, tp <= m, and tp = 0 where m = 0 and nowhere else."""
+        """Return whether m is correct, tp <= m, and tp = 0 exactly where m = 0."""
         tables = np.array([self.tables(i) for i in self.network.inner()]).reshape(-1, self.m.shape[1])
         m = self.m[self.network.inner()]
         right = (self.customers() == self.m)[self.network.held :].all() and (self.n >= 0).all() and (self.s >= 0).all()
         return bool(right and (tables <= m).all() and ((tables == 0) == (m == 0)).all())
 
     def shift(self, j, k, path, by):
-        """Put a token to n_jk, and a table on each edge of a path up from j; or, with by = -1, take them off."""
+        """Add a token to n_jk and a table to each edge of a path up from j, or with by = -1 remove them."""
         self.n[j, k] += by
         self.m[j, k] += by
         for e in path:
@@ -99,7 +99,7 @@ class State:
 
 @functools.cache
 def log_stirling_row(a, m):
-    """log S^m_t, t = 0 ... m."""
+    """Return log S^m_t for t = 0 ... m."""
     if m == 0:
         return np.zeros(1)
     if m == 1:
@@ -110,22 +110,22 @@ def log_stirling_row(a, m):
 
 
 def log_stirling(a, m, t):
-    """log S^m_t."""
+    """Return log S^m_t."""
     return log_stirling_row(a, m)[t] if t <= m else -np.inf
 
 
 def log_rising(x, step, count):
-    """log of x (x + step) ... , `count` factors."""
+    """Return the log of x (x + step) ... with `count` factors."""
     return np.log(x + step * np.arange(count)).sum()
 
 
 def log_polya(prior, counts):
-    """log of the chance of draws, in their order, from a vector that is Dirichlet distributed, with such counts."""
+    """Return the log probability of a sequence of draws with these counts from a Dirichlet-distributed vector."""
     return (gammaln(prior + counts) - gammaln(prior)).sum() + gammaln(prior.sum()) - gammaln(prior.sum() + counts.sum())
 
 
 def log_probability(state):
-    """log p(n, s), of tokens as sequences of draws; given the nodes that are held."""
+    """Return log p(n, s) of tokens as sequences of draws, given the fixed nodes."""
     network, total = state.network, 0.0
     above = np.log(expected(state)[: network.held]) if network.held else None
     for i in range(network.held, network.nodes):
@@ -136,7 +136,8 @@ def log_probability(state):
         a, b, tables = network.a[i], network.b[i], state.tables(i)
         total += log_rising(b, a, tables.sum()) - log_rising(b, 1.0, m.sum())
         total += sum(log_stirling(a, *counts) for counts in zip(m, tables, strict=True))
-        total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()  # which tables are whose
+        # the number of ways to choose the parents of tables
+        total += (gammaln(tables + 1) - gammaln(state.s[edges] + 1).sum(axis=0)).sum()
         if len(edges) > 1:
             total += log_polya(network.mixing[edges], state.s[edges].sum(axis=1))
         total += sum(state.s[e] @ above[network.edges[e][1]] for e in edges if network.edges[e][1] < network.held)
@@ -144,8 +145,10 @@ def log_probability(state):
 
 
 def weights(state, i, above):
-    """Weights of one more customer of each value k at node i, which has parents: at an existing table, and at a new one on
-    each edge, given the parents' weights; shapes (K,) and (edges of i, K)."""
+    """Return the weights of another customer of each value k at node i with parents, given the parents' weights.
+
+    They are for existing tables, shape (K,), and for a new table on each edge, shape (edges of i, K).
+    """
     network, m, tables = state.network, state.m[i], state.tables(i)
     edges, a = network.of[i], network.a[i]
     known, new = np.zeros(m.size), np.ones(m.size)
@@ -160,7 +163,7 @@ def weights(state, i, above):
 
 
 def expected(state):
-    """E[nu_ik | n, s], shape (nodes, K): the chance that the next customer of node i has value k; each sums to 1."""
+    """Return E[nu_ik | n, s], shape (nodes, K): the probability that the next customer of node i has value k."""
     network, nu = state.network, np.zeros(state.m.shape)
     for i in range(network.nodes):
         if network.of[i]:
@@ -175,11 +178,11 @@ def expected(state):
 
 
 def customer_weights(state):
-    """Z_i(k), shape (nodes, K): what all ways weigh in which a customer of value k is added to node i.
+    """Return Z_i(k), shape (nodes, K): the total weight of all ways to add a customer of value k to node i.
 
-    A way weighs p(n, s) with it / p(n, s) * the chance that it is what the customer's removal would draw. As such a
-    removal may be given up, these are no probabilities of the next customer, as `expected` are, and do not sum to 1. A
-    node that is held is a vector that is known: there they are what it is expected to be.
+    The weight of a way is p(n, s) with it / p(n, s) * the probability that removing the customer would draw this way.
+    As a removal may be rejected, Z_i(k) differs from the probabilities of the next customer (`expected`), and does not
+    sum to 1. A fixed node is a known vector, for which Z_i(k) is its expectation.
     """
     network, z = state.network, np.zeros(state.m.shape)
     z[: network.held] = expected(state)[: network.held]
@@ -192,11 +195,11 @@ def customer_weights(state):
     return z
 
 
-# Moves of tokens, as all they can lead to
+# Moves of tokens, by all their outcomes
 
 
 def ways_off(state, i, k):
-    """Paths that a customer of value k at node i may have, with their chances."""
+    """Return the possible paths of a customer of value k at node i, with their probabilities."""
     if state.network.ends(i):
         return [(1.0, [])]
     ways = [(1 - state.tables(i)[k] / state.m[i, k], [])]
@@ -208,7 +211,7 @@ def ways_off(state, i, k):
 
 
 def ways_on(state, i, k, z):
-    """Paths that one more customer of value k at node i may take, with their chances."""
+    """Return the possible paths of another customer of value k at node i, with their probabilities."""
     if state.network.ends(i):
         return [(1.0, [])]
     known, new = weights(state, i, z)
@@ -220,8 +223,8 @@ def ways_on(state, i, k, z):
     return ways
 
 
-def taken_off(state, j, k, path):
-    """The state without a token and its path; None if customers would be left without a table."""
+def without_token(state, j, k, path):
+    """Return the state without a token and its path, or None if customers would be left without a table."""
     off = state.copy()
     off.shift(j, k, path, -1)
     nodes = [j, *(state.network.edges[e][1] for e in path)]
@@ -230,13 +233,14 @@ def taken_off(state, j, k, path):
 
 
 def token_outcomes(state, j, k, likelihood):
-    """All that moving a token of value k at node j can lead to: (chance, value, state), some of them several times.
+    """Return all outcomes of moving a token of value k at node j as (probability, value, state); some occur
+    repeatedly.
 
     `likelihood` is the likelihood of the token's word for each value, without the token.
     """
     outcomes = []
     for chance, path in ways_off(state, j, k):
-        off = taken_off(state, j, k, path)
+        off = without_token(state, j, k, path)
         if off is None:
             outcomes.append((chance, k, state))
             continue
@@ -250,11 +254,11 @@ def token_outcomes(state, j, k, likelihood):
     return outcomes
 
 
-# Moves of tokens, as they are drawn
+# Moves of tokens, by draws
 
 
 def draw_off(state, j, k, number, first):
-    """The path of a customer that is taken off; number(n) is number n of the stream."""
+    """Draw the path of a customer that is removed; number(n) is number n of the stream."""
     path, i = [], j
     while not state.network.ends(i):
         x, taken = number(first + len(path)) * state.m[i, k], None
@@ -271,7 +275,7 @@ def draw_off(state, j, k, number, first):
 
 
 def draw_on(state, j, k, number, first):
-    """The path of one more customer."""
+    """Draw the path of another customer."""
     path, i, z = [], j, customer_weights(state)
     while not state.network.ends(i):
         known, new = weights(state, i, z)
@@ -289,10 +293,10 @@ def draw_on(state, j, k, number, first):
 
 
 def move_token(state, place, j, k, likelihood, number):
-    """Move the token at a place among all, of value k at node j; the state changes. Returns its value."""
+    """Move token `place`, of value k at node j, in this state; return its new value."""
     levels = state.network.levels
     first = place * (1 + 2 * levels)
-    off = taken_off(state, j, k, draw_off(state, j, k, number, first + 1))
+    off = without_token(state, j, k, draw_off(state, j, k, number, first + 1))
     if off is None:
         return k
     value = pick(customer_weights(off)[j] * likelihood, number(first))
@@ -303,13 +307,13 @@ def move_token(state, place, j, k, likelihood, number):
 
 
 def enter(state, place, j, k, number):
-    """Put a token of value k to node j; the state changes."""
+    """Add a token of value k to node j in this state."""
     levels = state.network.levels
     state.shift(j, k, draw_on(state, j, k, number, place * (1 + 2 * levels) + 1 + levels), 1)
 
 
 def table_outcomes(state, e, k):
-    """All values that s_ek can have, given all else, from the lowest on: (chance, state)."""
+    """Return all possible values of s_ek given all else, in ascending order, as (probability, state)."""
     network = state.network
     i, parent = network.edges[e]
     outcomes = []
@@ -325,9 +329,9 @@ def table_outcomes(state, e, k):
 
 
 def move_tables(state, nodes, number, values=None, after_move=ignore):
-    """Draw the table counts of the edges of nodes, which are taken from the last to the first; the state changes.
+    """Draw the table counts of the edges of some nodes in this state, from the last node to the first.
 
-    Number e `values` + k of the stream belongs to edge e and value k; without `values` they are as many as there are.
+    Number e `values` + k of the stream belongs to edge e and value k; `values` defaults to the number of values.
     """
     values = state.m.shape[1] if values is None else values
     for i in sorted(nodes, reverse=True):
@@ -339,9 +343,9 @@ def move_tables(state, nodes, number, values=None, after_move=ignore):
                 after_move(state)
 
 
-class Laid(NamedTuple):
-    """Layout of a shard's documents: each one's nodes and segments, each segment's node and pairs, each pair's row and
-    count."""
+class Layout(NamedTuple):
+    """The layout of a shard's documents: the nodes and segments of documents, the node and pairs of segments, and
+    pairs."""
 
     nodes: np.ndarray
     segments: np.ndarray
@@ -351,14 +355,14 @@ class Laid(NamedTuple):
     count: np.ndarray
 
     def tokens(self):
-        """Each token's row and node."""
+        """Return each token's row and node."""
         pair = np.repeat(np.arange(len(self.count)), self.count)
         node = np.asarray(self.node)[np.searchsorted(self.pairs, pair, side="right") - 1]
         return np.asarray(self.row)[pair], node
 
 
 def enter_all(state, laid, token_topic, key, after_move=ignore):
-    """Tokens that have topics enter, one after another; the state changes."""
+    """Add tokens that have topics to this state, one after another."""
     for place, (j, k) in enumerate(zip(laid.tokens()[1], token_topic, strict=True)):
         enter(state, place, j, k, numbers_of(key))
         after_move(state)
@@ -367,12 +371,12 @@ def enter_all(state, laid, token_topic, key, after_move=ignore):
 def sweep(
     state, laid, z, row_topic, topic, beta, total, key, table_key=None, *, values=None, held=False, after_move=ignore
 ):  # fmt: skip
-    """Move each token, and with `table_key` table counts; the state, `z`, `row_topic` (n_kw, shape (rows, K)) and
-    `topic` (n_k) change, these two not where they are held.
+    """Move each token, and with `table_key` the table counts, in this state.
 
-    Tables of a node that nothing depends on are drawn when its tokens are through, tables of other nodes at the end of their
-    document, from the last node to the first. `beta` is a word's, `total` the sum over all words; `after_move` is called with
-    the state after each move.
+    It also changes `z`, and unless the topics are `held` fixed, `row_topic` (n_kw, shape (rows, K)) and `topic` (n_k).
+    Tables of nodes without descendants are drawn after their tokens, and tables of other nodes at the end of their
+    document, from the last node to the first. `beta` is the prior of a word, and `total` its sum over all words;
+    `after_move` is called with the state after each move.
     """
     rows, every = laid.tokens()[0], np.arange(topic.size)
     inner, place = {parent for _, parent in state.network.edges}, 0

@@ -1,4 +1,5 @@
-"""Networks of vectors by expected tables: responsibilities, tables and vectors, one value at a time, in plain Python."""
+"""Networks of vectors with expected tables: responsibilities, tables and vectors, one value at a time, in plain
+Python."""
 
 import math
 
@@ -8,7 +9,7 @@ LARGEST, LEAST = 1.0 - 1e-7, 1e-3
 
 
 def climbed(customers, base, discount):
-    """Expected tables of so many customers, straight between whole numbers; many come together."""
+    """Return expected tables of a number of customers, interpolated linearly; large numbers are added in groups."""
     tables, seated = 1.0, 1.0
     while seated < customers:
         step = min(1.0 if seated < 32 else seated // 16, customers - seated)
@@ -25,7 +26,7 @@ def seated(customers, log_absent, base, discount):
 
 
 def choose(weight, size=16, smallest=1 / 256):
-    """{topic: responsibility} of the topics that matter, in steps of 2^-15 that add up to one."""
+    """Return {topic: responsibility} of the most important topics, in steps of 2^-15 that sum to one."""
     order = sorted(range(len(weight)), key=lambda k: -weight[k])
     retained = [k for k in order if weight[k] > smallest * sum(weight)][:size] or order[:1]
     total = sum(weight[k] for k in retained)
@@ -39,9 +40,9 @@ def log_absent(q):
 
 
 class Document:
-    """The nodes of a document, `own` of them with tokens; parents that stand above have a known mean and response.
+    """The nodes of a document; vectors above the document have a known mean and response.
 
-    `parents` are lists of (parent, mixing) of each node, where parents below 0 count from the last node above.
+    `parents` has a list of (parent, mixing) for each node; negative parents count from the last vector above.
     """
 
     def __init__(self, parents, kinds, strength, discount, alpha, mean_above=(), response_above=()):
@@ -49,7 +50,7 @@ class Document:
         self.b, self.a = [[values[kind] for kind in kinds] for values in (strength, discount)]
         self.alpha, self.nodes, self.values = alpha, len(parents), len(alpha)
         shape = (self.nodes + len(mean_above), self.values)
-        # Nodes above are the last rows, so that a parent of -1 is the last of them.
+        # Vectors above are the last rows, so that parent -1 is the last of them.
         for name in ("node_tokens", "log_absent", "m", "z", "t", "mu", "rise", "mean", "response"):
             setattr(self, name, np.zeros(shape))
         if len(mean_above):
@@ -60,7 +61,7 @@ class Document:
         return self.b[j] + self.a[j] * self.tables[j]
 
     def share(self, j, place, k, first=False):
-        """The part of a node's tables of value k that goes to one of its parents."""
+        """Return the share of a node's tables of value k that goes to one of its parents."""
         if len(self.parents[j]) == 1:
             return 1.0
         return self.rho[j][place] * (1.0 if first else self.mean[self.parents[j][place][0], k] / self.mu[j, k])
@@ -117,7 +118,7 @@ class Document:
             self.expect(j)
 
     def fold_in(self, rounds=3):
-        """Make tables and vectors from the nodes' own counts alone."""
+        """Compute tables and vectors from the nodes' own counts alone."""
         self.rho = [
             np.array([g for _, g in parents]) / max(sum(g for _, g in parents), 1e-9) for parents in self.parents
         ]
@@ -127,7 +128,7 @@ class Document:
             self.spread()
 
     def without(self, j, k, q, factor):
-        """E[nu_jk] but for its divisor, without one copy of a pair whose share is q."""
+        """Return E[nu_jk] up to its divisor, without one token of a pair whose responsibility is q."""
         less = max(self.m[j, k] - q, 0.0)
         if not self.parents[j]:
             return less + self.alpha[k]
@@ -138,7 +139,7 @@ class Document:
         return less - self.a[j] * after + factor * max(above, LEAST * self.mu[j, k])
 
     def visit(self, j, pairs, words):
-        """Update the pairs of a node, [word, count, {topic: q}] each; return sum c log of their words' chances."""
+        """Update the pairs [word, count, {topic: q}] of a node; return sum c log of their words' probabilities."""
         factor, total = 1.0, sum(self.alpha) + self.m[j].sum()
         if self.parents[j]:
             self.inherit(j)
@@ -177,7 +178,7 @@ class Document:
 
 
 class Words:
-    """b + E[n_kw] and B + E[n_k], which move."""
+    """The numerators b + E[n_kw] and denominators B + E[n_k], which change during a sweep."""
 
     def __init__(self, running, totals, prior):
         self.running, self.totals, self.prior = np.array(running, dtype=float), np.array(totals, dtype=float), prior
@@ -193,7 +194,7 @@ class Words:
 
 
 class Held:
-    """phi_kw, which stays."""
+    """Fixed phi_kw."""
 
     def __init__(self, phi):
         self.phi = phi

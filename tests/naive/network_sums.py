@@ -10,7 +10,7 @@ from tests.naive.network import log_polya, log_stirling
 
 
 def log_terms(state, nodes):
-    """The terms of log p(n, s) that depend on single values: without (b|a)_T and the divisors of b and alpha."""
+    """Return the terms of log p(n, s) that depend on single values: all but (b|a)_T and the divisors of b and alpha."""
     network, total = state.network, 0.0
     for i in nodes:
         edges, m, tables = network.of[i], state.m[i], state.tables(i)
@@ -25,20 +25,20 @@ def log_terms(state, nodes):
 
 
 def count_node_topics(node, token_topic, nodes):
-    """Each node's topics, ascending, and its tokens that have them."""
+    """Return each node's topics in ascending order, and its numbers of tokens."""
     tallies = [Counter(token_topic[node == j].tolist()) for j in nodes]
     return [sorted(tally.items()) for tally in tallies]
 
 
 def pair_probabilities(laid, mean, phi):
-    """sum_k nu_jk phi_kw of each pair."""
+    """Return sum_k nu_jk phi_kw of each pair."""
     owner = np.repeat(laid.node, np.diff(laid.pairs))
     mean = mean / mean.sum(axis=1, keepdims=True)
     return (mean[owner] * phi[laid.row]).sum(axis=1)
 
 
 def unseated(edges, tokens, tables, nodes):
-    """True if some node has more tables of a topic than customers, or customers and no table though it has parents."""
+    """Return whether some node has more tables of a topic than customers, or parents and customers but no table."""
     customers, opened = np.array(tokens), np.zeros_like(tokens)
     for (child, parent), some in zip(edges, tables, strict=True):
         customers[parent] += some
@@ -52,7 +52,8 @@ def unseated(edges, tokens, tables, nodes):
 
 
 def misplaced(graph, linked, word_kind):
-    """All faults of nodes, as `find_misplaced` names them, and the most nodes of each kind that a document has."""
+    """Return the names of all faults of nodes that `find_misplaced` may report, and the most nodes per kind in a
+    document."""
     shared, kinds = graph.shared, len(linked)
     sizes, edges = np.diff(graph.document_nodes), np.diff(graph.node_edges)
     owner = np.concatenate([np.full(shared, -1), np.repeat(np.arange(sizes.size), sizes)])

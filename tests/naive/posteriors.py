@@ -1,4 +1,4 @@
-"""Posterior proportions by Gibbs sampling, sums of squares, and the method of composition, document by document."""
+"""Posterior proportions by Gibbs sampling, sums of squares, and the method of composition, one document at a time."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tests.naive.random import uniform
 
 
 def sample_proportions(words, word_topic, prior, skipped, counted, key, first):
-    """Mean, variance and expected tables of one document, whose prior is a vector."""
+    """Return the mean, variance and expected tables of one document, whose prior is a vector."""
     topics, number = [], first
     for word in words:
         weights = word_topic[word] * (prior + np.bincount(topics, minlength=prior.size).astype(float))
@@ -30,7 +30,7 @@ def sample_proportions(words, word_topic, prior, skipped, counted, key, first):
 
 
 def composition(rows, mean, variance, errors="robust", clusters=None):
-    """Coefficients and covariances of each topic by the closed form, with a loop over documents."""
+    """Return coefficients and covariances of each topic by the closed form, with a loop over documents."""
     documents, columns = rows.shape
     bread = np.linalg.inv(rows.T @ rows)
     found = []

@@ -1,4 +1,4 @@
-"""Prediction, a document at a time."""
+"""Prediction, one document at a time."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def pair_probability(offsets, position, theta, phi, rest, rest_word):
-    """sum_k theta_dk phi_kw + theta_rest tau_w of each pair."""
+    """Return sum_k theta_dk phi_kw + theta_rest tau_w of each pair."""
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.array([theta[d] @ phi[w] + rest[d] * rest_word[w] for d, w in zip(owner, position, strict=True)]).reshape(
         len(position)
@@ -14,9 +14,9 @@ def pair_probability(offsets, position, theta, phi, rest, rest_word):
 
 
 def fold_in(offsets, position, counts, phi, prior, sweeps, weights=None):
-    """E[n_dk] of unseen documents by over-relaxed zeroth-order sweeps with phi held fixed.
+    """Return E[n_dk] of unseen documents by over-relaxed zeroth-order sweeps with phi fixed.
 
-    `counts` are the weights of all tokens of the pairs, and `weights` of one token, which is excluded.
+    `counts` are the weights of all tokens of the pairs, and `weights` the weight of one token, which is excluded.
     """
     weights = np.ones(len(position)) if weights is None else weights
     result = np.zeros((len(offsets) - 1, prior.size))

@@ -1,4 +1,4 @@
-"""Priors of documents that follow a design: the formulas with NumPy and SciPy, at given moments of the counts."""
+"""Priors of documents that follow a design: the formulas with NumPy and SciPy, given the moments of the counts."""
 
 import numpy as np
 from scipy.special import gammaln, polygamma, psi
@@ -7,9 +7,10 @@ from tests.naive.active import documents
 
 
 def design_priors(design, coefficients, concentration, places=None, effects=None):
-    """a_dk of rows of a design, and log sum_k exp(x.lambda_k); concentration 0 is free.
+    """Return a_dk of the rows of a design, and log sum_k exp(x.lambda_k); with concentration 0, exp(x.lambda_k) is not
+    normalised.
 
-    `places` are the places of the rows' levels in `effects`, -1 for none.
+    `places` are the indices of the rows' levels in `effects`, -1 for none.
     """
     linear = design.astype(np.float64) @ coefficients
     if places is not None:
@@ -21,7 +22,8 @@ def design_priors(design, coefficients, concentration, places=None, effects=None
 
 
 def count_moments(offsets, counts, lists, topic, starts, share, rest, priors):
-    """E, V and Z of the documents' counts, with the response of their tokens; `priors` has a row for each document."""
+    """Return E, V and Z of the documents' counts, and their response to the tokens; `priors` has a row for each
+    document."""
     mean, variance, absent = np.zeros((3, *priors.shape))
     for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         c, mean[d, active] = counts[pairs], counts[pairs] @ q
@@ -45,18 +47,18 @@ def _positive(mean, variance, absent):
 
 
 def tables(priors, moments):
-    """The expected tables s, (documents, topics)."""
+    """Return the expected tables s, (documents, topics)."""
     present, mean, variance = _positive(*moments)
     return priors * present * (psi(priors + mean) - psi(priors) + 0.5 * variance * polygamma(2, priors + mean))
 
 
 def objective(design, coefficients, concentration, lengths, moments):
-    """L at given moments, without the prior of the coefficients; `design` has a row for each document."""
+    """Return L given the moments, without the prior of the coefficients; `design` has a row for each document."""
     return objective_of(design_priors(design, coefficients, concentration)[0], lengths, moments)
 
 
 def objective_of(a, lengths, moments):
-    """L of the documents' own priors at given moments."""
+    """Return L of the documents' own priors, given the moments."""
     present, mean, variance = _positive(*moments)
     rising = present * (gammaln(a + mean) - gammaln(a) + 0.5 * variance * polygamma(1, a + mean))
     total = a.sum(axis=1)
@@ -64,7 +66,7 @@ def objective_of(a, lengths, moments):
 
 
 def coefficient_sums(design, coefficients, concentration, lengths, moments, least, rest=0.0):
-    """The gradient (columns, topics) and the curvatures (topics, columns, columns)."""
+    """Return the gradient (columns, topics) and the curvatures (topics, columns, columns)."""
     a = design_priors(design, coefficients, concentration)[0]
     present, mean, variance = _positive(*moments)
     s = tables(a, moments)
@@ -84,7 +86,7 @@ def coefficient_sums(design, coefficients, concentration, lengths, moments, leas
 
 
 def level_sums(places, tables, expected, levels):
-    """Sums of s and of h a over the documents of each level, each (levels, topics)."""
+    """Return the sums of s and of h a over the documents of each level, each (levels, topics)."""
     sums = np.zeros((2, levels, tables.shape[1]))
     for row, row_levels in enumerate(places):
         for level in row_levels:
@@ -94,7 +96,7 @@ def level_sums(places, tables, expected, levels):
 
 
 def level_steps(effects, tables, growth, variance, weight):
-    """The roots of S - H e^y - (u + y) / tau^2, by bisection; `variance` is tau^2 of each level."""
+    """Return the roots of S - H e^y - (u + y) / tau^2, by bisection; `variance` is tau^2 of each level."""
     low, high = np.full_like(effects, -20.0), np.full_like(effects, 20.0)
     for _ in range(100):
         y = (low + high) / 2
@@ -104,7 +106,7 @@ def level_steps(effects, tables, growth, variance, weight):
 
 
 def share_objective(design, coefficients, tables, growth):
-    """sum s x.lambda - sum_k s_k log sum_d h_d exp(x_d.lambda_k) - |lambda|^2 / 2 of coefficients without an intercept.
+    """Return sum s x.lambda - sum_k s_k log sum_d h_d exp(x_d.lambda_k) - |lambda|^2 / 2 without intercepts.
 
     `tables` is s, (documents, topics), and `growth` h, (documents,).
     """
@@ -114,7 +116,7 @@ def share_objective(design, coefficients, tables, growth):
 
 
 def share_steps(design, coefficients, tables, growth):
-    """Newton steps of `share_objective`."""
+    """Return Newton steps of `share_objective`."""
     x, steps = design.astype(np.float64), np.empty_like(coefficients)
     for k, s in enumerate(tables.T):
         w = growth * np.exp(x @ coefficients[:, k])
@@ -126,5 +128,5 @@ def share_steps(design, coefficients, tables, growth):
 
 
 def newton_steps(gradient, curvature, precision):
-    """(H_k + diag rho)^-1 g_k of each topic; curvatures are matrices."""
+    """Return (H_k + diag rho)^-1 g_k of each topic; curvatures are matrices."""
     return np.stack([np.linalg.solve(h + np.diag(precision), g) for h, g in zip(curvature, gradient.T, strict=True)], 1)

@@ -1,4 +1,4 @@
-"""Steps over batches of documents, a document at a time in float64."""
+"""Sweeps over batches of documents, one document at a time in float64."""
 
 from itertools import pairwise
 
@@ -8,9 +8,9 @@ from tests.naive import moments as exact
 
 
 def document(c, phi, a, passes):
-    """A document's counts n_k after some passes, and the responsibilities that follow from them.
+    """Return a document's counts n_k after some passes, and the responsibilities that follow from them.
 
-    `c` are its pairs' counts and `phi`, shape (pairs, topics), the probabilities of their words.
+    `c` are the counts of its pairs and `phi` (pairs, topics) the probabilities of their words.
     """
     n = c.sum() * a / a.sum()
     for _ in range(passes):
@@ -19,15 +19,17 @@ def document(c, phi, a, passes):
 
 
 def responsibilities(n, phi, a):
-    """q ~ (a_k + n_k) phi_kw."""
+    """Return q ~ (a_k + n_k) phi_kw."""
     weights = (a + n) * phi
     return weights / weights.sum(axis=1, keepdims=True)
 
 
 def sweep(offsets, position, counts, b, a, total_prior, batch, rates, scales, passes, row_topic, totals):
-    """One pass over the batches: E[n_kw], E[n_k], what is left of a count, n_dk, and the sums of E[s_dk].
+    """Sweep once over the batches; return E[n_kw], E[n_k], the factor by which counts decayed, n_dk, and the sums of
+    E[s_dk].
 
-    All counts lose a batch's rate as it begins; what a document expects is there for the next.
+    All counts decay by the batch's rate when it begins; the expected counts of its documents are available to the next
+    batch.
     """
     row_topic, totals = np.array(row_topic, dtype=np.float64), np.array(totals, dtype=np.float64)
     left, tables, document_topic = 1.0, np.zeros(a.size), np.zeros((len(offsets) - 1, a.size))
@@ -36,7 +38,7 @@ def sweep(offsets, position, counts, b, a, total_prior, batch, rates, scales, pa
         for d, (first, last) in list(enumerate(pairwise(offsets)))[number * batch : (number + 1) * batch]:
             words, c = position[first:last], counts[first:last].astype(np.float64)
             n, q = document(c, (b[words, np.newaxis] + row_topic[words]) / (total_prior + totals), a, passes)
-            row_topic[words] += rate * scale * c[:, np.newaxis] * q  # a document's pairs have different words
+            row_topic[words] += rate * scale * c[:, np.newaxis] * q  # the pairs of a document have distinct words
             totals = totals + rate * scale * (c @ q)
             document_topic[d] = n
             tables += exact.tables(a, *exact.moments(q, c))

@@ -13,13 +13,13 @@ from collapsium.storage.corpus.word_rule import FIRST_RULE, word_pattern
 
 
 def analyzer(stop_words="english"):
-    """The words of a text by the first rule, in order, without stop words."""
+    """Return the words of a text by the first word rule, in order, without stop words."""
     pattern = word_pattern(FIRST_RULE).pattern
     return CountVectorizer(token_pattern=pattern, stop_words=stop_words).build_analyzer()
 
 
 class TextsInTurn:
-    """A source of documents that holds all texts, with all their words but English stop words."""
+    """A source of documents that holds all texts in memory, with all words except English stop words."""
 
     def __init__(self, path):
         records = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]

@@ -1,4 +1,4 @@
-"""Moves of topics, a document at a time: gains on held-out tokens, and states after moves."""
+"""Moves of topics, one document at a time: gains on held-out tokens, and states after moves."""
 
 from itertools import pairwise
 
@@ -9,16 +9,16 @@ from tests.naive.active import documents, in_steps
 from tests.naive.random import MASK, mixed
 
 STRIDE = 0x9E3779B97F4A7C15
-LEAST_RATIO = 0.001  # of probabilities; one that falls further is taken to fall so far
+LEAST_RATIO = 0.001  # lower bound of ratios of probabilities
 
 
 def address(key, number):
-    """The hash of what has a number in a place whose hash is `key`."""
+    """Return the hash of number `number` under the hash `key` of its container."""
     return mixed((int(key) + (int(number) + 1) * STRIDE) & MASK)
 
 
 def hold_out(offsets, words, position, counts, key, share):
-    """The number of held-out copies of each pair: those whose hash, as a fraction of 1, is less than `share`."""
+    """Return the number of held-out copies of each pair: those whose hash, as a fraction of 1, is less than `share`."""
     held = np.zeros(len(position), dtype=np.int32)
     for d, (first, last) in enumerate(pairwise(offsets)):
         for pair in range(first, last):
@@ -28,7 +28,7 @@ def hold_out(offsets, words, position, counts, key, share):
 
 
 def theta(a, active, count, rest):
-    """a_k + E[n_dk] of all topics; those that are not listed share the document's background as they do the prior."""
+    """Return a_k + E[n_dk] of all topics; inactive ones share the document's background in proportion to the prior."""
     weights, unlisted = np.array(a), np.delete(np.arange(a.size), active)
     weights[active] += count
     if unlisted.size and a[unlisted].sum() > 1e-9 * a.sum():
@@ -37,12 +37,12 @@ def theta(a, active, count, rest):
 
 
 def phi(b, totals, row_topic):
-    """(b_w + E[n_kw]) / (B + E[n_k]), shape (rows, topics)."""
+    """Return (b_w + E[n_kw]) / (B + E[n_k]), shape (rows, topics)."""
     return (b[:, np.newaxis] + row_topic.astype(np.float64)) / totals
 
 
 def merged(k, m, theta, b, totals, row_topic, concentration):
-    """Theta and phi of the topics that are left when m has gone into k: tokens add, and b_w and B count once."""
+    """Return theta and phi of the remaining topics after merging m into k: tokens add up, and b_w and B count once."""
     theta, totals, row_topic = np.array(theta), np.array(totals), row_topic.astype(np.float64)
     theta[k] += theta[m]
     row_topic[:, k] += row_topic[:, m]
@@ -51,7 +51,7 @@ def merged(k, m, theta, b, totals, row_topic, concentration):
 
 
 def gained(before, after, held):
-    """The logarithm of the ratio of probabilities, once for each held-out copy, and its square."""
+    """Return the log ratio of probabilities and its square, each summed over the held-out copies."""
     delta = np.log(np.maximum(after / before, LEAST_RATIO))
     return np.array([(held * delta).sum(), (held * delta**2).sum()])
 
@@ -59,7 +59,7 @@ def gained(before, after, held):
 def score_merges(
     offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, concentration, into, gone
 ):
-    """The gains of merging pairs of topics, and the sums of squares, shape (2, candidates)."""
+    """Return the gains of merging pairs of topics, and the sums of squares, shape (2, candidates)."""
     result = np.zeros((2, len(into)))
     for d, (first, last) in enumerate(pairwise(offsets)):
         entries = slice(lists[d], lists[d + 1])
@@ -73,9 +73,9 @@ def score_merges(
 
 
 def score(offsets, position, held, lists, topic, active_count, rest, a, b, totals, row_topic, ratio=1.0):
-    """The sum of the log probabilities of the tokens that are held out, and how many they are.
+    """Return the sum of the log probabilities of the held-out tokens, and their number.
 
-    With weights of words, `ratio` is the ratio of a topic's plain tokens to its weights, both with the prior.
+    With word weights, `ratio` is the ratio of a topic's unweighted to its weighted tokens, both including the prior.
     """
     result = np.zeros(2)
     for d, (first, last) in enumerate(pairwise(offsets)):
@@ -86,10 +86,10 @@ def score(offsets, position, held, lists, topic, active_count, rest, a, b, total
     return result
 
 
-def handed_on(k, rows, counts, q, active, theta, phi):
-    """A document's tokens of an active topic, reassigned to all other topics by the update without it.
+def reassigned_tokens(k, rows, counts, q, active, theta, phi):
+    """Return a document's tokens of an active topic after reassignment to all other topics by the update without it.
 
-    Evenly spaced pairs stand for all of a long document.
+    In a long document, evenly spaced pairs represent all pairs.
     """
     result = np.zeros(theta.size)
     stride = max(len(rows) // SAMPLED_PAIRS, 1)
@@ -104,19 +104,20 @@ def handed_on(k, rows, counts, q, active, theta, phi):
 
 
 def reassign(offsets, position, counts, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone):
-    """Tokens that go from each of the topics `gone` to others that documents list, shape (candidates, topics)."""
+    """Return the tokens that each of the topics `gone` passes to other active topics, shape (candidates, topics)."""
     result, probability = np.zeros((len(gone), a.size)), phi(b, totals, row_topic)
     for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
         mine = theta(a, active, active_count[lists[d] : lists[d + 1]], rest[d])
         for place, k in enumerate(gone):
             if k in active:
-                handed = handed_on(k, position[pairs], counts[pairs], q, active, mine, probability)
+                handed = reassigned_tokens(k, position[pairs], counts[pairs], q, active, mine, probability)
                 result[place, active] += handed[active]
     return result
 
 
 def without(k, b, totals, row_topic, spilt):
-    """Phi once topic k's tokens have gone: of each word in proportion to C_j phi_jw; its own column is 0."""
+    """Return phi after topic k was deleted; tokens of each word are divided in proportion to C_j phi_jw, and column k
+    is 0."""
     probability = phi(b, totals, row_topic)
     weights = spilt * probability
     weights[:, k] = 0.0
@@ -131,10 +132,10 @@ def score_deletions(
     offsets, position, counts, held, lists, topic, starts, share, active_count, rest, a, b, totals, row_topic, gone,
     spilt,
 ):  # fmt: skip
-    """The gains of deleting topics, and the sums of squares, shape (2, candidates).
+    """Return the gains of deleting topics, and the sums of squares, shape (2, candidates).
 
-    Probabilities are s / sum theta, before and after. What goes from a topic to a document's background predicts as the
-    background does before the delete.
+    Probabilities are s / sum theta before and after. Tokens that move to a document's background are predicted as the
+    background was before the deletion.
     """
     result, probability = np.zeros((2, len(gone))), phi(b, totals, row_topic)
     for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
@@ -145,7 +146,7 @@ def score_deletions(
             active_counts, beyond = np.array(mine), np.zeros(a.size)
             active_counts[k] = 0.0
             if k in active:
-                handed = handed_on(k, rows, counts[pairs], q, active, mine, probability)
+                handed = reassigned_tokens(k, rows, counts[pairs], q, active, mine, probability)
                 active_counts[active] += handed[active]
                 beyond[unlisted] = handed[unlisted].sum() * a[unlisted] / a[unlisted].sum()
             after = without(k, b, totals, row_topic, spilt[place])[rows] @ active_counts + probability[rows] @ beyond
@@ -154,7 +155,7 @@ def score_deletions(
 
 
 def target(k, into, split, key, document):
-    """The topic that replaces a topic in a document; -1 for none."""
+    """Return the topic that replaces a topic in a document; -1 for none."""
     is_split = address(key, document) >> 63
     return split[k] if is_split and split[k] >= 0 else into[k]
 
@@ -162,7 +163,10 @@ def target(k, into, split, key, document):
 def moved(
     shape, offsets, position, counts, more, lists, topic, starts, share, into, split, key, first
 ):  # fmt: skip
-    """New lists, responsibilities, and the changes of E[n_kw] and of the background, as `more` tokens come to count."""
+    """Return the new active topics, responsibilities, and the changes of E[n_kw] and of the background.
+
+    `more` tokens, which were held out before, count after the moves.
+    """
     new_lists, blocks = [], []
     change, rest_change = np.zeros(shape), np.zeros(shape[0])
     for d, (pairs, active, q) in enumerate(documents(offsets, lists, topic, starts, share)):
@@ -183,6 +187,6 @@ def moved(
 
 
 def gram(row_topic, least):
-    """Products of columns, of cells above `least`, shape (topics, topics); the lower triangle is 0."""
+    """Return the products of columns, from cells above `least`, shape (topics, topics); the lower triangle is 0."""
     cells = np.where(row_topic > least, row_topic, 0.0).astype(np.float64)
     return np.triu(cells.T @ cells)

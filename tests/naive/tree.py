@@ -1,7 +1,7 @@
-"""Documents over the full paths of a tree: every path written out, all sums in logarithms.
+"""Documents over the complete paths of a tree: every path is written out, and all sums are in logarithms.
 
-A tree is given by its nodes' parents and levels, parents first. An end is a node: the paths that stop there inside the
-tree, `None` standing for the nodes that they have outside it.
+A tree is given by the parents and levels of its nodes, parents first. An end is the node at which a path leaves the
+tree; its deeper nodes, outside the tree, are `None`.
 """
 
 from itertools import pairwise
@@ -11,7 +11,7 @@ from scipy.special import digamma, entr, gammaln, logsumexp
 
 
 def ends_of(parent, level, depth):
-    """The node of each end at each level, or None."""
+    """Return the node of each end at each level, or None."""
     paths = []
     for node in range(len(parent)):
         path, above = [None] * depth, node
@@ -23,7 +23,7 @@ def ends_of(parent, level, depth):
 
 
 def log_words(paths, rows, log_node, log_outside):
-    """log w_{c_l, t_m}, shape (ends, pairs, levels)."""
+    """Return log w_{c_l, t_m}, shape (ends, pairs, levels)."""
     logs = np.empty((len(paths), len(rows), len(log_outside)))
     for end, path in enumerate(paths):
         for k, node in enumerate(path):
@@ -32,12 +32,12 @@ def log_words(paths, rows, log_node, log_outside):
 
 
 def log_thetas(gamma):
-    """E[log theta] of theta ~ Dir(gamma)."""
+    """Return E[log theta] of theta ~ Dir(gamma)."""
     return digamma(gamma) - digamma(gamma.sum())
 
 
 def theta_bound(gamma, alpha, tokens):
-    """E[log p(z | theta)] + E[log p(theta)] - E[log q(theta)], every term written out."""
+    """Return E[log p(z | theta)] + E[log p(theta)] - E[log q(theta)], with every term written out."""
     logs = log_thetas(gamma)
     value = float((tokens * logs).sum())
     for sign, parameters in ((1.0, alpha), (-1.0, gamma)):
@@ -46,7 +46,8 @@ def theta_bound(gamma, alpha, tokens):
 
 
 def largest(q, share, limit):
-    """The largest q, one at least, and those after it of at least a share; the first of equal ones comes first."""
+    """Return the largest q and all others with at least a share, in descending order; among equal ones the first comes
+    first."""
     order = sorted(range(len(q)), key=lambda end: (-q[end], end))
     chosen = [end for place, end in enumerate(order[:limit]) if place == 0 or q[end] >= share]
     return chosen, [q[end] for end in chosen]
@@ -60,7 +61,7 @@ class Sums:
         self.ends, self.log_theta, self.bound, self.q = np.zeros(nodes), np.zeros(depth), 0.0, []
 
     def add(self, document, has_path, paths, rows, q, z, counts, alpha):
-        """One document's part: q(c), shape (ends,), and q(z | c), shape (ends, pairs, levels)."""
+        """Add one document, with q(c), shape (ends,), and q(z | c), shape (ends, pairs, levels)."""
         expected = q[:, np.newaxis, np.newaxis] * counts[:, np.newaxis] * z
         tokens = expected.sum(axis=(0, 1))
         self.document_level[document] = tokens
@@ -79,7 +80,7 @@ class Sums:
 def sweep_paths(
     offsets, position, counts, word_node, parent, level, end_log, outside, alpha, before, passes, tolerance
 ):
-    """q(c) q(z | c) and then q(theta), some passes over each document."""
+    """Update q(c) q(z | c) and then q(theta), in some passes over each document."""
     depth = alpha.size
     paths = ends_of(parent, level, depth)
     sums = Sums(len(offsets) - 1, *word_node.shape, depth)
@@ -104,7 +105,8 @@ def sweep_paths(
 
 
 def sweep_levels(offsets, position, counts, log_node, parent, level, end_log, outside, alpha, before, passes):
-    """q(c), q(z) and q(theta) apart, some passes over each document; z has the precision that it is kept in."""
+    """Update q(c), q(z) and q(theta) separately, in some passes over each document; z is rounded to its stored
+    precision."""
     depth = alpha.size
     paths = ends_of(parent, level, depth)
     sums = Sums(len(offsets) - 1, *log_node.shape, depth)
@@ -128,12 +130,12 @@ def sweep_levels(offsets, position, counts, log_node, parent, level, end_log, ou
 
 
 def root_products(word_node):
-    """sum_w sqrt(n_iw n_jw)."""
+    """Return sum_w sqrt(n_iw n_jw)."""
     return np.sqrt(word_node).T @ np.sqrt(word_node)
 
 
 def merge_gains(word_node, first, second, prior):
-    """Log ratio of the words' part of p(t) with two nodes as one, and as two."""
+    """Return the log ratio of the words' part of p(t) with two nodes merged, and with two separate nodes."""
     gains = []
     for i, j, a in zip(first, second, prior, strict=True):
         left, right = word_node[:, i], word_node[:, j]
@@ -142,7 +144,7 @@ def merge_gains(word_node, first, second, prior):
 
 
 def path_probability(offsets, position, counts, word_node, parent, level, theta, lists, ends, masses, outside):
-    """Probabilities of pairs, and log probabilities of documents, by the paths of each."""
+    """Return the probabilities of pairs, and the log probabilities of documents, given the paths of each."""
     paths = ends_of(parent, level, theta.shape[1])
     probability, document_log = np.zeros(len(position)), np.zeros(len(offsets) - 1)
     for document, (first, last) in enumerate(pairwise(offsets)):

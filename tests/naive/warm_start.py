@@ -1,4 +1,4 @@
-"""First responsibilities from another run's proportions and topics."""
+"""Initial responsibilities from another run's proportions and topics."""
 
 import numpy as np
 
@@ -6,19 +6,19 @@ from tests.naive.active import UNIT
 
 
 def owners(offsets):
-    """The document of each pair."""
+    """Return the document of each pair."""
     return np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
 
 
 def responsibilities(offsets, position, theta, phi):
-    """q of each pair over all topics; NaN where no topic explains the pair."""
+    """Return q of each pair over all topics; NaN if no topic explains the pair."""
     weight = theta[owners(offsets)].astype(np.float64) * phi[position].astype(np.float64)
     with np.errstate(invalid="ignore"):
         return weight / weight.sum(axis=1, keepdims=True)
 
 
 def expected(offsets, position, counts, theta, phi):
-    """E[n_dk]."""
+    """Return E[n_dk]."""
     result = np.zeros(theta.shape)
     q = np.nan_to_num(responsibilities(offsets, position, theta, phi))
     np.add.at(result, owners(offsets), counts[:, np.newaxis] * q)
@@ -26,7 +26,7 @@ def expected(offsets, position, counts, theta, phi):
 
 
 def steps(offsets, position, theta, phi, lists, topic):
-    """Responsibilities over the lists in steps, pair by pair in the order of the list."""
+    """Return the active topics' responsibilities in steps, pair by pair, in the order of the active topics."""
     q = np.nan_to_num(responsibilities(offsets, position, theta, phi))
     steps_of_documents = [np.zeros(0)]
     for d in range(offsets.size - 1):

@@ -1,8 +1,11 @@
-"""Counts of words and pairs in windows, a window at a time."""
+"""Counts of words and pairs in sliding windows, one window at a time."""
 
 
 def count(texts, pairs, size, exact):
-    """Windows, and those with each word and with both words of each pair, of texts as lists of numbers or -1."""
+    """Return the number of windows, and the numbers with each word and with both words of each pair.
+
+    Texts are lists of word numbers, or -1 for words without a number.
+    """
     words, both, windows = {}, dict.fromkeys(pairs, 0), 0
     for text in texts:
         width = len(text) if size is None else size

@@ -1,4 +1,4 @@
-"""Sums over words, a cell at a time."""
+"""Sums over words, one cell at a time."""
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -7,7 +7,7 @@ from tests.naive.moments import LARGEST
 
 
 def log_absent(rows, position, counts, q):
-    """Z[n_kw] = sum c log(1 - q), at least log(1e-300)."""
+    """Return Z[n_kw] = sum c log(1 - q), at least log(1e-300)."""
     result = np.zeros((rows, q.shape[1]))
     clipped = np.minimum(np.asarray(q, dtype=np.float64), LARGEST)
     np.add.at(result, position, np.asarray(counts)[:, np.newaxis] * np.log1p(-clipped))
@@ -15,7 +15,7 @@ def log_absent(rows, position, counts, q):
 
 
 def log_eta(lengths, prior):
-    """sum_d psi(A) - psi(A + n_d) and sum_d log G(A) - log G(A + n_d), over documents that are not empty."""
+    """Return sum_d psi(A) - psi(A + n_d) and sum_d log G(A) - log G(A + n_d) over non-empty documents."""
     n = np.asarray(lengths, dtype=np.float64)
     n = n[n > 0]
     return (digamma(prior) - digamma(prior + n)).sum(), (gammaln(prior) - gammaln(prior + n)).sum()

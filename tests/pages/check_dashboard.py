@@ -10,7 +10,7 @@ import pytest
 
 from collapsium.pipeline import fit
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 
 ITERATIONS = 40
 SCORE = "() => Boolean(document.querySelector('#score svg path'))"
@@ -37,8 +37,8 @@ def slowly(event):
 def fitting(cluster, tmp_path_factory):
     """A fit on its way: its folder, the page's address and its thread."""
     place = tmp_path_factory.mktemp("dashboard")
-    train = write_corpus(place / "train", planted_rows(1, documents=200, words=60), 60, shard_tokens=1500)
-    heldout = write_corpus(place / "heldout", planted_rows(2, documents=200, words=60), 60, shard_tokens=1500)
+    train = write_corpus(place / "train", simulated_rows(1, documents=200, words=60), 60, shard_tokens=1500)
+    heldout = write_corpus(place / "heldout", simulated_rows(2, documents=200, words=60), 60, shard_tokens=1500)
     options = {"family": "lda", "topics": 12, "iterations": ITERATIONS, "heldout": str(heldout)}
     options.update(scheduler=cluster.scheduler_address, sinks=[slowly])
     thread = threading.Thread(target=fit, args=(str(train), str(place / "run")), kwargs=options, daemon=True)

@@ -1,4 +1,4 @@
-"""Topics in AnnData: fits of cells, annotation, and files that hold counts and topics."""
+"""Topics in AnnData: fits of cells, annotation, and files that contain counts and topics."""
 
 import warnings
 
@@ -40,7 +40,7 @@ def run(tmp_path_factory):
     return folder
 
 
-def test_annotate__writes_proportions_and_topics_to_the_last_bit(run):
+def test_annotate__writes_exact_proportions_and_topics(run):
     model, adata = Model(run), cells(slice(None, None, -1))
     model.annotate(adata, obs=True)
     np.testing.assert_array_equal(adata.obsm["X_topics"], model.document_topic[::-1])
@@ -50,7 +50,7 @@ def test_annotate__writes_proportions_and_topics_to_the_last_bit(run):
     assert adata.obs["topic"].astype(int).tolist() == model.document_topic[::-1].argmax(axis=1).tolist()
 
 
-def test_annotate__folds_new_cells_in_and_takes_genes_in_any_order(run):
+def test_annotate__folds_in_new_cells_with_genes_in_any_order(run):
     model, adata = Model(run), cells(slice(20), slice(None, None, -1))
     adata.obs_names = [*CELLS[:15], *(f"new {n}" for n in range(5))]
     model.annotate(adata)
@@ -69,7 +69,7 @@ def test_new_cells__need_not_have_the_fields_of_the_training_cells(run):
     np.testing.assert_array_equal(model.transform(new), expected)
 
 
-def test_annotate__says_that_cells_with_names_of_training_documents_may_be_other_cells(run):
+def test_annotate__reports_that_cells_named_like_training_documents_may_be_other_cells(run):
     import anndata
 
     others = np.random.default_rng(1).poisson(1.5, (30, 12)).astype(float)
@@ -84,7 +84,7 @@ def test_annotate__says_that_cells_with_names_of_training_documents_may_be_other
         Model(run).annotate(cells(), layer="counts")
 
 
-def test_annotate__refuses_doubled_names_of_training_documents(run):
+def test_annotate__refuses_duplicate_names_of_training_documents(run):
     adata = cells()
     adata.obs_names = [*CELLS[:29], CELLS[0]]
     with pytest.raises(OptionError, match=r"distinct names of cells, found 'CELL0-1' twice; adata.obs_names_make_un"):
@@ -112,7 +112,7 @@ def test_export__round_trips_counts_labels_and_topics(run, tmp_path, name):
         export(run, tmp_path / "x.h5ad", to="anndata", threshold=0.1)
 
 
-def test_estimators__take_cells_as_they_take_matrices():
+def test_estimators__accept_cells_like_matrices():
     how = {"n_components": 3, "max_iter": 3, "random_state": 1}
     of_counts, of_cells = CollapsedLDA(**how).fit(COUNTS), CollapsedLDA(**how, layer="counts").fit(cells())
     np.testing.assert_array_equal(of_counts.components_, of_cells.components_)
@@ -143,7 +143,7 @@ def test_the_raw_part_of_backed_cells__is_refused_before_its_matrix_is_read(tmp_
 
 
 @pytest.mark.parametrize("wrong", [pd.DataFrame({"text": ["a b"]}), COUNTS, {"text": ["a b"]}, [1], 3, None], ids=repr)
-def test_ingest__refuses_what_has_no_paths_in_one_line(wrong, tmp_path):
+def test_objects_without_paths__are_refused_by_ingest_in_one_line(wrong, tmp_path):
     with pytest.raises(OptionError, match="sources: expected paths, found .*; `fit` takes texts in memory"):
         ingest(wrong, tmp_path / "corpus")
     assert not (tmp_path / "corpus").exists()

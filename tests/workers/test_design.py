@@ -15,14 +15,14 @@ def test_documents_without_a_field__have_the_mean_of_numbers_and_the_reference_l
     design = model_design(check_formula("~ party + year"), counts, 10, {"party", "year"})
     known = {"party": np.array(["b", "b"], dtype=object), "year": np.array([1995.0, 1995.0])}
     np.testing.assert_array_equal(design.rows({}, 2), design.rows(known, 2))
-    # Each by itself, so that it does not matter which documents share a shard.
+    # each document alone, because the result must not depend on which documents share a shard
     partly = {"party": np.array(["c", None], dtype=object), "year": np.array([1990.0, np.nan])}
     np.testing.assert_array_equal(design.rows(partly, 2)[1], design.rows({}, 1)[0])
     changed = {**known, "party": np.array(["b", "c"], dtype=object)}
     assert not np.array_equal(design.rows(changed, 2), design.rows(known, 2))
 
 
-def test_documents_without_a_field_that_others_lacked__have_the_level_of_missing_labels():
+def test_documents_without_a_field_that_others_lacked_too__have_the_level_of_missing_labels():
     counts = {"party": FieldCounts(np.array(["a", "b"], dtype=object), np.array([2, 5]), 3)}
     design = model_design(check_formula("~ party"), counts, 10, {"party"})
     missing = {"party": np.array([None, None], dtype=object)}

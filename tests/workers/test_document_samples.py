@@ -1,4 +1,4 @@
-"""Samples of documents are nested, random and the same wherever they are drawn."""
+"""Samples of documents are nested, random, and the same on all executors."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ from collapsium.workers.shard_loading import DocumentSample
 STREAM = Stream(3, "grow")
 
 
-def drawn(documents, seed, number=2):
-    """A shard of random documents, some of which are empty."""
+def random_shard(documents, seed, number=2):
+    """Return a shard of random documents, some of which are empty."""
     generator = np.random.default_rng(seed)
     sizes = generator.integers(0, 6, documents)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -25,14 +25,14 @@ def drawn(documents, seed, number=2):
 
 
 def pairs_of(shard, document):
-    """The words and counts of a document."""
+    """Return the words and counts of a document."""
     pairs = slice(*shard.offsets[document : document + 2])
     return shard.words[shard.position[pairs]].tolist(), shard.counts[pairs].tolist()
 
 
 @given(st.integers(0, 40), st.integers(0, 5), st.sampled_from([2, 4, 8]))
-def test_a_sample__has_the_words_of_one_document_in_n(documents, seed, every):
-    shard = drawn(documents, seed)
+def test_a_sample__has_the_words_of_at_most_one_document_in_n(documents, seed, every):
+    shard = random_shard(documents, seed)
     sample = DocumentSample(STREAM, every).of(shard)
     assert sample.documents == documents
     retained = [pairs_of(sample, document) != ([], []) for document in range(documents)]
@@ -43,8 +43,8 @@ def test_a_sample__has_the_words_of_one_document_in_n(documents, seed, every):
 
 
 @given(st.integers(0, 40), st.integers(0, 5), st.sampled_from([(8, 4), (4, 2), (4, 1), (2, 1)]))
-def test_joining_documents__and_those_before_make_the_sample(documents, seed, sizes):
-    shard, (before, every) = drawn(documents, seed), sizes
+def test_joining_documents_and_earlier_ones__make_the_sample(documents, seed, sizes):
+    shard, (before, every) = random_shard(documents, seed), sizes
     growing = DocumentSample(STREAM, every, before)
     old, joining, new = DocumentSample(STREAM, before).of(shard), growing.joining(shard), growing.of(shard)
     assert growing.grows
@@ -54,10 +54,10 @@ def test_joining_documents__and_those_before_make_the_sample(documents, seed, si
         assert pairs_of(new, document) == (second if first == ([], []) else first)
 
 
-def test_a_sample__differs_by_shard_and_seed():
-    shard = drawn(100, 0)
+def test_samples__differ_by_shard_and_seed():
+    shard = random_shard(100, 0)
     samples = [
-        DocumentSample(stream, 4).of(drawn(100, 0, number)).lengths.tolist()
+        DocumentSample(stream, 4).of(random_shard(100, 0, number)).lengths.tolist()
         for stream, number in ((STREAM, 2), (STREAM, 3), (Stream(4, "grow"), 2))
     ]
     assert samples[0] == DocumentSample(STREAM, 4).of(shard).lengths.tolist()
@@ -65,8 +65,8 @@ def test_a_sample__differs_by_shard_and_seed():
     assert samples[0] != samples[2]
 
 
-def test_all_documents__are_the_shard_itself():
-    shard = drawn(10, 0)
+def test_a_sample_of_all_documents__is_the_shard_itself():
+    shard = random_shard(10, 0)
     assert DocumentSample(STREAM, 1, 2).of(shard) is shard
 
 

@@ -1,4 +1,4 @@
-"""Examples of topics and sums of labels: the same as from all documents at once, however they are cut into shards."""
+"""Examples of topics and sums of labels do not depend on how the documents are divided into shards."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,8 @@ from collapsium.workers.document_summaries import MAX_CELLS, Candidates, Labelle
 sizes = st.integers(1, 40)
 
 
-def drawn(seed, documents, topics):
-    """Proportions with ties, numbers of tokens, some of them zero, and labels."""
+def random_documents(seed, documents, topics):
+    """Return random proportions with ties, numbers of tokens, some of them zero, and labels."""
     generator = np.random.default_rng(seed)
     theta = np.round(generator.dirichlet(np.full(topics, 0.3), size=documents), 1)
     tokens = generator.integers(0, 5, documents).astype(float)
@@ -28,8 +28,8 @@ def drawn(seed, documents, topics):
 
 
 @given(st.integers(0, 10_000), sizes, st.integers(1, 6), st.integers(1, 4))
-def test_examples__are_the_largest_shares_of_all_shards(seed, documents, topics, count):
-    theta, tokens, labels = drawn(seed, documents, topics)
+def test_examples__have_the_largest_shares_over_all_shards(seed, documents, topics, count):
+    theta, tokens, labels = random_documents(seed, documents, topics)
     cut = documents // 2
     parts = [
         summarise(theta[low:high], tokens[low:high], shard, labels[low:high], count)
@@ -51,8 +51,8 @@ def test_examples__are_the_largest_shares_of_all_shards(seed, documents, topics,
 
 
 @given(st.integers(0, 10_000), sizes, st.integers(1, 6))
-def test_labels__are_summed_once_a_document(seed, documents, topics):
-    theta, tokens, labels = drawn(seed, documents, topics)
+def test_labels__are_counted_once_per_document(seed, documents, topics):
+    theta, tokens, labels = random_documents(seed, documents, topics)
     cut = documents // 3
     parts = [
         summarise(theta[low:high], tokens[low:high], 0, labels[low:high], 1).fields.get("f")
@@ -77,7 +77,7 @@ def test_labels__are_summed_once_a_document(seed, documents, topics):
     assert total.values == sorted(total.values)
 
 
-def test_labels__of_too_many_values_are_not_added():
+def test_labels_with_too_many_values__are_not_summed():
     single = Labelled(["a"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
     large = Labelled(["b"], np.ones(1, dtype=np.int64), np.ones((1, MAX_CELLS // 2 + 1)))
     assert (single + large).values is None

@@ -1,4 +1,4 @@
-"""Whole numbers that travel."""
+"""Integer changes as they are encoded for transfer between hosts."""
 
 import struct
 
@@ -19,7 +19,7 @@ HEADER = struct.calcsize("<QQB")
 
 @st.composite
 def integers(draw):
-    """Numbers of 32 or 64 bits, of any magnitude."""
+    """Draw numbers of 32 or 64 bits, of any magnitude."""
     bits = draw(st.sampled_from([32, 64]))
     limit = 2 ** (draw(st.integers(1, bits)) - 1)
     values = draw(st.lists(st.integers(-limit, limit - 1), max_size=20))
@@ -34,7 +34,7 @@ def test_encoded_numbers__are_added_to_existing_ones(values, before):
 
 
 @given(integers())
-def test_planes__equal_their_twin(values):
+def test_planes__equal_the_naive_version(values):
     wide = values.dtype == np.int64
     fold, split = (planes.fold_64, planes.split_64) if wide else (planes.fold_32, planes.split_32)
     mask, folded, sums = (
@@ -54,7 +54,7 @@ def test_planes__equal_their_twin(values):
 
 
 @given(st.sampled_from(["i4", "i8"]), st.lists(st.integers(0, 8), unique=True).map(sorted), st.integers(-9, 9))
-def test_rows__are_added_as_their_twin_adds_them(dtype, rows, first):
+def test_rows__are_added_as_by_the_naive_version(dtype, rows, first):
     table = np.arange(18, dtype=dtype).reshape(9, 2)
     values = first + np.arange(2 * len(rows), dtype=dtype).reshape(-1, 2)
     expected = naive.add_rows(table, rows, values)
@@ -62,12 +62,12 @@ def test_rows__are_added_as_their_twin_adds_them(dtype, rows, first):
     np.testing.assert_array_equal(table, expected)
 
 
-def test_rows__beyond_the_table_are_refused():
+def test_rows_beyond_the_table__are_refused():
     with pytest.raises(ValueError, match="expected rows of 3 words, found 1 to 3"):
         _add_rows(np.zeros(3, np.int64), np.array([1, 3]), np.ones(2, np.int64))
 
 
-def test_bytes__do_not_depend_on_the_bits_of_the_numbers():
+def test_encoded_bytes__do_not_depend_on_the_type_of_the_numbers():
     values = np.array([[0, -1], [70_000, 3]], np.int32)
     assert encode(values) == encode(values.astype(np.int64))
     assert len(encode(np.zeros(10_000, np.int32))) == HEADER
@@ -78,7 +78,7 @@ def test_bytes__do_not_depend_on_the_bits_of_the_numbers():
     [struct.pack("<QQB", 2**50, 4, 1), struct.pack("<QQB", 4, 4, 5), struct.pack("<QQB", 4, 5, 1)],
     ids=["more numbers", "more planes", "more than there are"],
 )
-def test_messages_that_claim_other_sizes__are_refused_before_memory_is_taken(claim):
+def test_messages_that_declare_other_sizes__are_refused_before_memory_is_allocated(claim):
     table = np.zeros(4, np.int32)
     with pytest.raises(ValueError, match="expected 4 numbers of 4 bytes"):
         add_encoded(claim + encode(np.ones(4, np.int32))[HEADER:], table)

@@ -1,4 +1,4 @@
-"""Hosts that exchange the changes of their rows, in one process: the same bits as one after another."""
+"""Hosts that exchange the changes of their rows, in one process: the bits do not depend on the hosts."""
 
 import pickle
 from concurrent.futures import Future
@@ -29,8 +29,8 @@ LATE = 0.005
 """Seconds that a message of a slow host takes."""
 
 
-class Near:
-    """The ways between hosts of this process; messages of one are lost, or come late and twice."""
+class LocalLinks:
+    """Connections between hosts in this process, on which messages may be lost, delayed or duplicated."""
 
     def __init__(self, hosts, lost=None, slow=None):
         self.addresses, self._lost, self._slow = tuple(map(str, range(hosts))), lost, slow
@@ -65,11 +65,11 @@ def deliver_if_there(message):
 
 
 class Hosts(ThreadExecutor):
-    """Threads that are hosts."""
+    """Threads that act as hosts."""
 
     def __init__(self, hosts, lost=None, slow=None):
         super().__init__(8)
-        self.ways = Near(hosts, lost, slow)
+        self.ways = LocalLinks(hosts, lost, slow)
 
     def links(self):
         return self.ways
@@ -79,7 +79,7 @@ class Hosts(ThreadExecutor):
 
 
 def states(small, executor, options, family="lda", hosts=()):
-    """The bits of a fit's states and what they report; there are other hosts after each iteration, if any are named."""
+    """Return the bits of a fit's states and what they report; the hosts may change after each iteration."""
     hosts, moves = list(hosts), bool(hosts)
     try:
         problem = problem_of(small[0], family, options, executor=executor, iterations=ITERATIONS)
@@ -88,7 +88,7 @@ def states(small, executor, options, family="lda", hosts=()):
             problem, heldout=[executor.submit(load_heldout, pair, None, problem.family) for pair in pairs]
         )
         found, vocabulary = [], Corpus(small[0]).vocabulary.words
-        snapshots = TopicSnapshots(problem, vocabulary, ITERATIONS)  # with words of each iteration
+        snapshots = TopicSnapshots(problem, vocabulary, ITERATIONS)  # including top words in each iteration
         for state, progress in Fit(problem, Limits(iterations=ITERATIONS), snapshots=snapshots):
             assert moves or isinstance(state.blocks, HeldParts) == isinstance(executor, Hosts)
             parts = [state.global_state.to_arrays()]
@@ -99,7 +99,7 @@ def states(small, executor, options, family="lda", hosts=()):
             found.append((bits, progress.change, progress.figures, progress.score, progress.words))
             del state
             if hosts:
-                executor.ways = Near(hosts.pop(0))
+                executor.ways = LocalLinks(hosts.pop(0))
         return found
     finally:
         executor.close()
@@ -114,24 +114,24 @@ def states(small, executor, options, family="lda", hosts=()):
     ],
     ids=["lda", "lda without momentum", "hdp"],
 )
-def test_hosts__make_the_bits_of_one_process(small, family, options):
+def test_hosts__give_the_bits_of_one_process(small, family, options):
     alone = states(small, ThreadExecutor(1), options, family)
-    for hosts in (1, 3, 7):  # the last more than there are shards
+    for hosts in (1, 3, 7):  # the last case has more hosts than shards
         assert states(small, Hosts(hosts), options, family) == alone
 
 
-def test_hosts_that_join_and_leave__take_over_what_others_hold(small):
+def test_hosts_that_join_and_leave__take_over_and_hand_over_shards(small):
     alone = states(small, ThreadExecutor(1), {"topics": 4})
     assert states(small, Hosts(2), {"topics": 4}, hosts=[4, 1, 3]) == alone
 
 
 @pytest.mark.parametrize("slow", [0, 1], ids=["the lead", "another"])
-def test_hosts_whose_messages_arrive_late_and_twice__compute_the_same_bits(small, slow):
+def test_hosts_with_late_and_duplicate_messages__compute_the_same_bits(small, slow):
     alone = states(small, ThreadExecutor(1), {"topics": 4})
     assert states(small, Hosts(2, slow=slow), {"topics": 4}) == alone
 
 
-def test_hosts_that_wait_for_one_that_is_lost__end_and_hold_the_state_before(small):
+def test_hosts_that_wait_for_a_lost_one__end_and_keep_the_state_before(small):
     executor = Hosts(2, lost=1)
     problem = problem_of(small[0], "lda", {"topics": 4}, executor=executor)
     state = problem.initial_state()
@@ -140,7 +140,7 @@ def test_hosts_that_wait_for_one_that_is_lost__end_and_hold_the_state_before(sma
     begun.interrupt()
     with pytest.raises(exchange.HostLostError, match="a worker was lost"):
         turn.sums(executor)
-    executor.ways = Near(2)
+    executor.ways = LocalLinks(2)
     again = Exchange.begun(problem, state)
     sums = again.submit(state, None, problem.stream.at(iteration=0, purpose="start"), None).sums(executor)
     assert sums.number("moved") > 0
@@ -151,7 +151,7 @@ def test_hosts_that_wait_for_one_that_is_lost__end_and_hold_the_state_before(sma
     executor.close()
 
 
-def test_what_a_host_holds__is_the_same_after_its_worker_had_it_on_disk(small):
+def test_the_state_of_a_host__survives_a_spill_to_disk_by_its_worker(small):
     executor = Hosts(2)
     problem = problem_of(small[0], "lda", {"topics": 4}, executor=executor)
     begun = Exchange.begun(problem, problem.initial_state())

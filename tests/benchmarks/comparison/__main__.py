@@ -82,7 +82,7 @@ def parser_of():
 
 
 def measured(out, name, measure, left_out):
-    """Return the row of another method, recorded before or measured now; None if it cannot be fitted."""
+    """Return the row of another method, measured now unless it was recorded; None if the method cannot be fitted."""
     path = Path(out) / BASELINES / f"{name}.json"
     if path.exists():
         return json.loads(path.read_text())
@@ -98,7 +98,7 @@ def measured(out, name, measure, left_out):
 
 
 def added(arguments):
-    """Fit and measure the other libraries beside a finished comparison; return all rows and what is left out."""
+    """Fit and measure the other libraries for a finished comparison; return all rows and what is left out."""
     out, record, left_out = Path(arguments.out), record_of(Folder(arguments.out)), []
     train, heldout = [str(out / part) if (out / part).exists() else None for part in PARTS]
     train, heldout = train or arguments.corpus, heldout or arguments.heldout

@@ -1,4 +1,4 @@
-"""Corpora in memory, and processes of their own, for other libraries and classifiers."""
+"""Corpora in memory, and separate processes for other libraries and classifiers."""
 
 from __future__ import annotations
 

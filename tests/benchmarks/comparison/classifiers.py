@@ -168,8 +168,8 @@ def responses(way: str, classes: Sequence[Value], target: Ints) -> tuple[str, np
     return "l", ((values - values.mean()) / (values.std() or 1.0))[:, np.newaxis]
 
 
-def chosen(way: str, classes: Sequence[Value], target: Ints, estimates: npt.NDArray[np.float64]) -> Ints:
-    """Return the classes that belong to estimates of shape (documents, variables)."""
+def predicted_classes(way: str, classes: Sequence[Value], target: Ints, estimates: npt.NDArray[np.float64]) -> Ints:
+    """Return the classes that estimates (documents, variables) predict."""
     if way == BINARY:
         return np.asarray(estimates.argmax(axis=1), dtype=np.int64)
     numbers = np.array([float(value) for value in classes])
@@ -209,7 +209,7 @@ def fitted(
         documents = [model.make_doc(texts[number]) for number in usable]
         model.infer(documents, iterations=FOLD_IN_ITERATIONS, workers=arguments.workers)
         estimates = np.array([model.estimate(document) for document in documents]).reshape(len(usable), len(kinds))
-        predicted[usable] = chosen(way, classes, target, estimates)
+        predicted[usable] = predicted_classes(way, classes, target, estimates)
     return predicted
 
 

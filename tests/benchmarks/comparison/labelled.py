@@ -1,4 +1,4 @@
-"""Families side by side on unseen documents given their labels, and on the prediction of a field of them."""
+"""Families on unseen documents: perplexity given their labels, and prediction of a field."""
 
 import contextlib
 import json

@@ -1,4 +1,5 @@
-"""Plots of a comparison beside the plot of `collapsium compare`: after Teh, Kurihara and Welling (2007), and of classes."""
+"""Plots of a comparison in addition to `collapsium compare`: after Teh, Kurihara and Welling (2007), and of predicted
+classes."""
 
 from __future__ import annotations
 

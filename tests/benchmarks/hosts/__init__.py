@@ -1,1 +1,1 @@
-"""The bench of hosts: the same fit on hosts of one machine, by number of hosts and speed of their links."""
+"""The benchmark of hosts: one fit on simulated hosts of one machine, by number of hosts and speed of their links."""

@@ -1,14 +1,14 @@
-"""The bench of hosts: one fit in threads, and on clusters of simulated hosts, by the speed of their links.
+"""The benchmark of hosts: one fit in threads, and on clusters of simulated hosts, by the speed of their links.
 
     python -m tests.benchmarks.hosts build/bench-hosts
 
-draws a corpus by the project's own simulation, fits it in each cell, and writes `table.md` and a record of each cell
-under `cells/`. Cells that have a record with the same settings are not run again, so an interrupted bench goes on. Seconds
-are means over all iterations but the first, each with its score. The last cell loses a host in the middle. All fits must
-have the same bits, or the exit code is 1.
+simulates a corpus, fits it in each cell, and writes `table.md` and a record of each cell under `cells/`. Cells that
+have a record with the same settings are not run again, so an interrupted benchmark can be continued. Seconds are means
+over all iterations but the first, including the score of each. The last cell loses a host during the fit. If fits
+differ in their bits, the exit code is 1.
 
-Hosts are network namespaces with a share of a processor, and a switch in user space counts the bytes of their links: root,
-gcc and iproute2 are needed. Where they are missing, one line gives the reason.
+Hosts are network namespaces with a share of a processor, and a switch in user space counts the bytes of their links.
+This needs root, gcc and iproute2; if they are missing, one line gives the reason.
 """
 
 import argparse
@@ -68,7 +68,7 @@ class Settings:
 
 
 def cells_of(arguments):
-    """Return the cells: a thread with a core to itself first, by which kernels are compiled; a lost host last."""
+    """Return the cells: first one thread with a core to itself, which compiles the kernels, and last the lost host."""
     clusters = [Cell(hosts, share, megabits) for megabits in arguments.links for hosts, share in arguments.hosts]
     threads = [Cell(0, share) for share in dict.fromkeys((1.0, *(share for _, share in arguments.hosts)))]
     several = [cell for cell in clusters if cell.hosts > 2]
@@ -77,7 +77,7 @@ def cells_of(arguments):
 
 
 def prepare(folder, settings):
-    """Draw the corpus and hold out a tenth of its tokens, unless the files exist; return both parts."""
+    """Simulate the corpus and hold out a tenth of its tokens, unless the files exist; return both parts."""
     train, heldout, drawn = folder / "train", folder / "heldout", folder / "drawn"
     wanted = {name: asdict(settings)[name] for name in ("tokens", "words", "topics", "shards")}
     note = folder / "corpus.json"
@@ -101,24 +101,24 @@ def prepare(folder, settings):
 
 
 def revision():
-    """Return the commit of the repository, marked where files have changed since; empty outside a repository."""
+    """Return the commit of the repository, with a mark if files have changed since; empty outside a repository."""
     command = ["git", "-C", REPOSITORY, "describe", "--always", "--dirty", "--exclude", "*"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def events_of(run):
-    """Return the events of a run so far; a line that is being written is left out."""
+    """Return the events of a run so far, without an incomplete last line."""
     path = run / EVENTS
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]] if path.exists() else []
 
 
 def iterations_of(events):
-    """Return the last event of each iteration, as a fit that lost a host runs some of them twice; 0 is the start."""
+    """Return the last event of each iteration, because a fit that lost a host runs some of them twice; 0 is the start."""
     return {event["iteration"]: event for event in events if event["event"] in ("started", "iteration")}
 
 
 def bits_of(run):
-    """Return the digest of a run's model and of the figures of its iterations."""
+    """Return the digest of a run's model and of the metrics of its iterations."""
     parts = json.loads((run / "model" / "model.json").read_text())["parts"]
     figures = [[event.get(name) for name in FIGURES] for event in iterations_of(events_of(run)).values()]
     return hashlib.sha256(json.dumps([parts, figures], sort_keys=True).encode()).hexdigest()
@@ -130,15 +130,15 @@ def processor_seconds(processes):
 
 
 class Bench:
-    """The cells of a bench, and the folder of their runs."""
+    """The cells of a benchmark, and the folder of their runs."""
 
     def __init__(self, folder, settings):
-        """Draw the corpus, if need be."""
+        """Simulate the corpus unless it exists."""
         self.folder, self.settings = folder, settings
         self.train, self.heldout = prepare(folder, settings)
 
     def run(self, cell):
-        """Run a cell; return its figures, or an error."""
+        """Run a cell; return its metrics, or an error."""
         names = [f"w{number}" for number in range(1, cell.hosts + 1)]
         hosts = [DRIVER, *([SCHEDULER, *names] if names else ["other"])]
         run = self.folder / "runs" / cell.name
@@ -185,7 +185,7 @@ class Bench:
         return scheduler
 
     def _followed(self, cell, net, run, driver, scheduler):
-        """Follow a fit until it ends; return its iterations with what moved in each, and its bits."""
+        """Follow a fit until it ends; return its iterations with the traffic of each, and its bits."""
         watched = [psutil.Process(process.pid) for process in (driver, scheduler) if process is not None]
         seen, spent, lost, limited = {}, {}, False, False
         before, deadline = net.traffic(), time.monotonic() + self.settings.limit
@@ -193,7 +193,7 @@ class Bench:
             ended = driver.poll() is not None
             events = events_of(run)
             if events and not limited:
-                # Processes have started, and kernels are compiled, at full speed.
+                # Processes start, and kernels are compiled, at full speed.
                 for host in [name for name in net.names if name.startswith("w")] or [DRIVER]:
                     net.limit(host, cell.share)
                 limited = True
@@ -218,7 +218,7 @@ class Bench:
             log_lines = [line.strip() for line in net.log("fit").splitlines() if line.strip()]
             return {"error": log_lines[-1] if log_lines else f"ended with code {driver.returncode}", "bits": ""}
         driving = (max(spent.values()) - min(spent.values())) / max(len(spent) - 1, 1) if cell.hosts and spent else None
-        seen.pop(0, None)  # the start, with what moved before the first iteration
+        seen.pop(0, None)  # the start, with the traffic before the first iteration
         return {"iterations": list(seen.values()), "driving": driving, "bits": bits_of(run)}
 
 
@@ -280,7 +280,7 @@ def main(arguments=None):
         return 0
     options = {name: value for name, value in vars(arguments).items() if name in Settings.__dataclass_fields__}
     settings = Settings(**options, revision=revision())
-    # Ended by a signal, the bench removes its hosts too.
+    # The benchmark removes its hosts even if a signal ends it.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with (Path(tempfile.gettempdir()) / "collapsium-bench-hosts.lock").open("w") as lock:
         try:

@@ -1,7 +1,8 @@
-"""Hosts of one machine: network namespaces on a switch in user space, each with a name, an address and a share of a processor.
+"""Simulated hosts of one machine: network namespaces on a switch in user space, each with a name, an address and a
+share of a processor.
 
-A host stands for a machine: its processes see their own network and their own name, and together they have at most the
-processor time that the host is given. The switch (`wire.c`) shapes the links, and counts bytes. Root is needed.
+A host represents a machine: its processes see a separate network and host name, and together have at most the host's
+share of processor time. The switch (`wire.c`) shapes the links and counts bytes. This needs root.
 """
 
 import contextlib
@@ -41,7 +42,7 @@ def ip(*words):
 
 
 def cpu_groups():
-    """Return the folder of control groups that limits processors, or None: of version 1, or else of version 2."""
+    """Return the folder of control groups that limits processors, of version 1 or else 2, or None."""
     if (CGROUPS / "cpu/cpu.shares").exists():
         return CGROUPS / "cpu"
     controllers = CGROUPS / "cgroup.controllers"
@@ -49,7 +50,7 @@ def cpu_groups():
 
 
 def missing():
-    """Return the reason for which this machine cannot have hosts; empty if it can."""
+    """Return why this machine cannot simulate hosts; empty if it can."""
     if sys.platform != "linux":
         return f"hosts are network namespaces of Linux, and this is {sys.platform}"
     if os.geteuid():
@@ -89,7 +90,7 @@ def limit_group(name, share):
 
 
 def remove_all():
-    """Remove all hosts, and what runs on them; also what an interrupted bench left."""
+    """Remove all hosts and their processes, and what an interrupted benchmark left."""
     listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
     names = [line.split()[0] for line in listed.splitlines() if line.startswith(PREFIX)]
     for name in names:
@@ -107,7 +108,7 @@ def remove_all():
 
 
 class Network:
-    """Hosts, with their processes; a context manager, at whose end nothing of them is left."""
+    """Hosts with their processes, as a context manager that removes them all at its end."""
 
     def __init__(self, folder, names):
         """Prepare hosts, whose logs and control files are in a folder."""
@@ -160,7 +161,7 @@ class Network:
         ports = [f"p-{name}" for name in self.names]
         command = ["ip", "netns", "exec", SWITCH, wire, self._control, self._stats, *ports]
         self._start(command, "wire")
-        self.traffic()  # so that the switch exists
+        self.traffic()  # waits until the switch exists
 
     def _start(self, command, log):
         with (self.folder / f"{log}.log").open("wb") as output:
@@ -171,7 +172,7 @@ class Network:
         return process
 
     def start(self, host, command, log, environment=None):
-        """Start a command on a host, with its output in a log; return the process, which is the command's own."""
+        """Start a command on a host, with its output in a log; return the process of the command itself."""
         namespace = f"{PREFIX}{host}"
         # The group is joined first: `ip netns exec` mounts a /sys of its own.
         enter = ["bash", "-c", ENTER, "-", cpu_groups() / namespace, "ip", "netns", "exec", namespace]
@@ -193,7 +194,7 @@ class Network:
         self._say(f"delay all {milliseconds / 2}")
 
     def lose(self, host):
-        """Cut a host off, as when its machine loses its power, and end its processes."""
+        """Cut a host off, as if its machine lost power, and end its processes."""
         self._say(f"cut {host}")
         pids = subprocess.run(["ip", "netns", "pids", f"{PREFIX}{host}"], check=True, capture_output=True, text=True)
         for pid in map(int, pids.stdout.split()):
@@ -207,7 +208,7 @@ class Network:
                 control = os.open(self._control, os.O_WRONLY | os.O_NONBLOCK)
                 break
             except OSError:
-                # The switch has not opened it yet.
+                # the switch has not created it yet
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"the switch does not run: {self.log('wire')}") from None
                 time.sleep(POLLED)

@@ -1,4 +1,4 @@
-"""Records of the bench of hosts, a file for each cell, and the table of them."""
+"""Records of the benchmark of hosts, with one file per cell, and the table of them."""
 
 import json
 import math
@@ -10,7 +10,7 @@ LATER = (10, 40)
 
 @dataclass(frozen=True)
 class Cell:
-    """A fit of the bench: its hosts, and the speed of their links."""
+    """One fit of the benchmark: its hosts, and the speed of their links."""
 
     hosts: int
     """Worker hosts; 0 for threads of one process."""
@@ -23,14 +23,14 @@ class Cell:
 
     @property
     def name(self):
-        """Name, which is the name of its file too."""
+        """The name of the cell and of its file."""
         place = f"{self.hosts}-hosts" if self.hosts else "threads"
         where = f"{place}-{self.share:g}-cores{f'-{self.megabits:g}-mbit' * bool(self.hosts)}"
         return f"{where}-loss" if self.loses else where
 
     @property
     def title(self):
-        """First columns of its row: where it ran, cores, and Mbit/s."""
+        """The first columns of its row: executor, cores, and Mbit/s."""
         hosts = f"{self.hosts} host{'s' * (self.hosts > 1)}" if self.hosts else "threads"
         links = f"{self.megabits:g}" if self.hosts else ""
         return f"{hosts}{', one of them lost' * self.loses} | {self.share:g} | {links}"
@@ -52,7 +52,7 @@ def write(folder, cell, settings, result):
 
 
 def busiest(before, after):
-    """Return the most bytes out of a host and into one, between two readings of the switch."""
+    """Return the largest number of bytes out of or into a host between two readings of the switch."""
     sums = {"out": {}, "in": {}}
     for (sender, receiver), count in after.items():
         moved = count - before.get((sender, receiver), 0)
@@ -62,16 +62,16 @@ def busiest(before, after):
 
 
 def seconds_per_iteration(record):
-    """Return the mean seconds of an iteration, from the end of the first one on."""
+    """Return the mean seconds of an iteration after the first."""
     iterations = record["iterations"]
     first, last = iterations[0], iterations[-1]
     return (last["elapsed"] - first["elapsed"]) / max(last["iteration"] - first["iteration"], 1)
 
 
 def traffic(record):
-    """Return the bytes of the busiest link in an iteration, as multiples of the rows' bytes.
+    """Return the bytes of the busiest link per iteration, in multiples of the rows' bytes.
 
-    In each direction the largest of the first iterations, the mean of the later ones and the largest of these.
+    For each direction these are the largest of the first iterations, and the mean and the largest of the later ones.
     """
     found = {}
     rows = record["settings"]["words"] * record["settings"]["topics"] * 4

@@ -1,9 +1,8 @@
-"""Results that can be checked: `make results`, or `python -m tests.benchmarks.results run OUT --parts truth,peers`.
+"""Reproducible results: `make results`, or `python -m tests.benchmarks.results run OUT --parts truth,peers`.
 
-`run` makes corpora, fits each contestant in a process of its own, with one seed after another, and appends their records to
-OUT/results.jsonl, so that a command that was interrupted goes on where it was. `report` writes the
-tables of the page and the figures from a file of results, and says where the order of the contestants differs from
-the published one.
+`run` makes corpora, fits each contestant in a separate process, with one seed after another, and appends their records
+to OUT/results.jsonl, so that an interrupted command can be continued. `report` writes the tables and figures of the
+page from a file of results, and reports where the order of the contestants differs from the published one.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Results:
         self._session: str | None = None
 
     def has(self, key: list[object]) -> bool:
-        """Return True if there is a record of this key."""
+        """Return whether there is a record with this key."""
         return any(record["key"] == key for record in self.records)
 
     def add(self, key: list[object], result: dict[str, object]) -> None:
@@ -87,7 +86,7 @@ def run_fits(part: str, out: Path, results: Results, arguments: argparse.Namespa
 def run_seeds(
     part: str, corpus: Corpus, contestant: Contestant, files: dict[str, str | None], results: Results
 ) -> None:
-    """Fit a contestant with all seeds, and add a record of each and of the stability of topics between them."""
+    """Fit a contestant with all seeds; record each, and the stability of topics between them."""
     key = [part, corpus.name, contestant.name]
     if results.has([*key, "stability"]):
         return

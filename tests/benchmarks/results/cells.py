@@ -1,7 +1,7 @@
-"""Recovery of known topics of single cells: binary counts of peaks, for `lda` and other libraries in equal time.
+"""Recovery of known topics of single cells from binary counts of peaks, by `lda` and other libraries in equal time.
 
-Each of 20 topics is open at a tenth of the peaks, and 30 to 40% of what is counted in a cell is background. A topic
-counts as recovered by the correlation, over cells, of its true proportions with the matched topic's.
+Each of 20 topics is open at a tenth of the peaks, and 30 to 40% of a cell's counts are background. The recovery of a
+topic is the correlation, over cells, of its true proportions with those that are fitted to the matched topic.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 SIZES = {"5,000 cells": (5_000, 50_000), "20,000 cells": (20_000, 100_000)}  # Cells and peaks
 TOPICS = 20
 PEAKS_OF_A_CELL = 4_900
-DRAWN_CELLS = 200  # Cells that are drawn at a time
-NEAR = 0.005  # Nats below the last score from which on a fit counts as nearly done
-TIMES = (1, 4)  # Multiples of the time of `lda` that the others get
+DRAWN_CELLS = 200  # cells that are simulated at a time
+NEAR = 0.005  # a fit has nearly converged when its score is within this many nats of the last
+TIMES = (1, 4)  # time that other libraries get, in multiples of the time of `lda`
 OTHERS = ("tomotopy", "scikit-learn", "gensim")
-SETTINGS = {"alpha": 0.1, "beta": 100.0, "optim_interval": 10}  # Theirs, as for short documents of `plan`
+# priors of other libraries, as for short documents in `plan`
+SETTINGS = {"alpha": 0.1, "beta": 100.0, "optim_interval": 10}
 
 
 def drawn(cells: int, peaks: int, seed: int) -> tuple[sparse.csr_matrix, Floats]:
-    """Return binary counts, cells x peaks, and the true proportions, cells x topics."""
+    """Return simulated binary counts (cells, peaks), and the true proportions (cells, topics)."""
     generator = np.random.default_rng(seed)
     topics = np.zeros((TOPICS, peaks))
     for topic in topics:
@@ -58,7 +59,8 @@ def drawn(cells: int, peaks: int, seed: int) -> tuple[sparse.csr_matrix, Floats]
 
 
 def fragments(rate: npt.NDArray[np.float32], depth: Floats) -> npt.NDArray[np.float32]:
-    """Return how many fragments of each cell hit as many different peaks as its depth, by a fixed point."""
+    """Return the number of fragments per cell that hit as many distinct peaks as its depth requires, by fixed-point
+    iteration."""
     count = (1.2 * depth).astype(np.float32)
     for _ in range(3):
         count *= (depth / -np.expm1(-count[:, np.newaxis] * rate).sum(axis=1)).astype(np.float32)
@@ -66,7 +68,7 @@ def fragments(rate: npt.NDArray[np.float32], depth: Floats) -> npt.NDArray[np.fl
 
 
 def prepared(name: str, folder: Path) -> Path:
-    """Draw a matrix, and ingest and split it, unless that is done; return its folder."""
+    """Simulate, ingest and split a matrix, unless that is done; return its folder."""
     place = folder / name.replace(",", "").replace(" ", "-")
     if not (place / "done").exists():
         place.mkdir(parents=True, exist_ok=True)
@@ -110,12 +112,13 @@ def fit_lda(place: Path) -> tuple[list[Point], Floats]:
 
 
 def fit_other(place: Path, library: str, limit: float) -> tuple[list[Point], Floats]:
-    """Fit another library for as many iterations as a time allows, and one at least."""
+    """Fit another library for as many iterations as fit into a time, and at least one."""
     data, held = Data.read(place / "train"), Data.read(place / "heldout")
     began = processor_seconds()
     peer = PEERS[library](data, SimpleNamespace(topics=TOPICS, workers=1, seed=1, **SETTINGS))
     build_seconds, spent, done = processor_seconds() - began, 0.0, 0
-    # The first iterations take longer, so each step shows anew how many more there is time for. A library that begins
+    # The first iterations take longer, so each step computes anew how many more fit. A library that restarts at each step
+    # # (`RESTARTS`) only does so if it can run at least a tenth more iterations.
     # again at each step (`RESTARTS`) does not for less than a tenth more.
     more, again = 1, library in RESTARTS
     while more > (done / 10 if again else 0):
@@ -146,7 +149,7 @@ def measured(request: SimpleNamespace) -> JsonObject:
 
 
 def run(out: Path, results: Results) -> None:
-    """Fit what has no record yet."""
+    """Make the fits that have no record yet."""
     for name in SIZES:
         place = prepared(name, out / "corpora")
         key: list[object] = ["cells", name, "lda"]

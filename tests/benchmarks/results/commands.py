@@ -1,7 +1,8 @@
-"""From typing to the first topics: each command with a cold and a warm cache of compiled code, and peers' scripts.
+"""Time from a command to the first topics, with a cold and a warm cache of machine code, and of other libraries'
+scripts.
 
-All read the sample texts, fit 20 topics and print their words. Time is processor time, user and system, of a command
-and of its children.
+All read the sample texts, fit 20 topics and print their words. Time is the processor time, user and system, of a
+command and its children.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ print([model.get_topic_words(k) for k in range(20)])
 
 
 def seconds_of(words: list[str], place: str, environment: dict[str, str]) -> tuple[float, float]:
-    """Run a command; return its processor time and the time that passed."""
+    """Run a command; return its processor time and elapsed time."""
     began, before = time.perf_counter(), os.times()
     subprocess.run(words, cwd=place, env={**os.environ, **environment}, check=True, capture_output=True)
     after = os.times()

@@ -26,7 +26,7 @@ MIN_DOCUMENTS = 5
 
 @dataclass(frozen=True)
 class Prepared:
-    """The files of a corpus; a path is None where the corpus has nothing of the kind."""
+    """The files of a corpus; a path is None if the corpus lacks such a file."""
 
     folder: Path
 
@@ -96,7 +96,7 @@ def _simulated(corpus: plan.Corpus, place: Path) -> None:
         table = pq.read_table(part)
         for ids, proportions in zip(table["topics"].to_pylist(), table["proportions"].to_pylist(), strict=True):
             share[ids] += proportions
-    # Topics with next to no tokens are no truth that a model could find.
+    # topics with almost no tokens cannot be recovered
     largest = np.sort(np.argsort(-share, kind="stable")[: holding(share)])
     with Model(place / "whole") as truth:
         np.savez(place / "truth.npz", phi=np.array(truth.topic_word)[largest])

@@ -1,9 +1,8 @@
-"""Fits of one contestant to one corpus in a process of their own: curves of scores, memory and metrics.
+"""Fits of one contestant to one corpus in a separate process: curves of scores, memory and metrics.
 
-`python -m tests.benchmarks.results.fit JSON` fits a family of ours or another library on one thread, with each seed, and
-prints a line of JSON for each. Time is processor
-time of the fit: reading, converting and measuring are left out for all. Scores of our families are computed by the fit
-itself, so their time is counted for ours alone.
+`python -m tests.benchmarks.results.fit JSON` fits a family or another library on one thread with each seed, and prints
+a line of JSON for each. Time is the processor time of the fit, without reading, converting and measuring. A family's
+scores are computed by the fit itself, so its time includes them.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def fit_ours(request: SimpleNamespace) -> tuple[list[Point], Floats, Floats, flo
 
 
 def fit_peer(request: SimpleNamespace, held: Data) -> tuple[list[Point], Floats, Floats, float, float | None]:
-    """Fit another library until its score is flat; return what `fit_ours` does, and the score of averaged samples."""
+    """Fit another library until its score is flat; return the same as `fit_ours`, and the score of averaged samples."""
     data = Data.read(request.train)
     options = {"alpha": 0.1, "beta": 100.0, **request.options}
     if "eta" in options and not isinstance(options["eta"], str):
@@ -110,7 +109,7 @@ def fit_peer(request: SimpleNamespace, held: Data) -> tuple[list[Point], Floats,
 
 
 def is_flat(points: list[Point], least: int) -> bool:
-    """Return True if twice the iterations scored no higher by `FLAT` than half of them; not before the `least`."""
+    """Return whether twice the iterations raised the score by less than `FLAT`; never before `least` iterations."""
     done, _, last = points[-1]
     before = [score for iterations, _, score in points if iterations <= done / 2]
     return done >= least and bool(before) and last - before[-1] < FLAT
@@ -154,7 +153,7 @@ def holding(share: npt.NDArray[np.float64]) -> int:
 
 
 def found(truth: Floats, phi: Floats) -> float:
-    """Return the share of true topics that have a fitted topic of their own within `FOUND`."""
+    """Return the share of true topics that are matched by different fitted topics within `FOUND`."""
     apart = np.stack([np.abs(phi - topic).sum(axis=1) / 2 for topic in truth])
     rows, columns = linear_sum_assignment(apart)
     return float((apart[rows, columns] <= FOUND).sum() / len(truth))
@@ -163,7 +162,7 @@ def found(truth: Floats, phi: Floats) -> float:
 def agreement(fits: list[Floats]) -> float:
     """Return the mean similarity of matched topics over pairs of fits: one minus their Hellinger distance.
 
-    A topic without a partner counts as zero.
+    A topic without a match counts as zero.
     """
     values = []
     for first, second in itertools.combinations(fits, 2):
@@ -199,12 +198,12 @@ def measured(request: SimpleNamespace) -> tuple[JsonObject, Floats]:
 
 
 def thinned(points: list[Point]) -> list[Point]:
-    """Return the points at the iterations of `STEPS`, and the last."""
+    """Return the points at the iterations of `STEPS`, and the last one."""
     return [point for point in points if point[0] in STEPS or point is points[-1]]
 
 
 def main() -> None:
-    """Fit with all seeds; the first has the curve, and ends when it is flat, as all then do."""
+    """Fit with all seeds; the first fit records the curve and ends when it is flat, and all others end there too."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     options = json.loads(sys.argv[1])

@@ -17,11 +17,11 @@ STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus: drawn by `collapsium simulate`, the sample texts, or a public one from the folder of sources."""
+    """A corpus: simulated by `collapsium simulate`, the sample texts, or a public one from the folder of sources."""
 
     name: str
     part: str
-    topics: int  # K of all contestants but `hdp`
+    topics: int  # K of all contestants except `hdp`
     about: str
     simulate: JsonObject = field(default_factory=dict)  # Options of `simulate`
     source: str = ""  # Path under the folder of sources
@@ -30,7 +30,8 @@ class Corpus:
 def _simulated(name: str, about: str, topics: int, *, tokens: int, skewed: bool = False) -> Corpus:
     # Topics have fewer words than the default prior of `lda` expects (100), so no contestant has the true prior.
     sizes = {"documents": 500, "words": 500, "tokens": tokens, "topics": topics, "beta": 25.0, "seed": 1}
-    # Flat: each document has a few of the topics, all equally often. Skewed: shares by sticks, the largest of which
+    # Flat: each document has a few of the topics, all equally frequent. Skewed: shares by stick-breaking, the largest of which
+    # # are some ten times the median.
     # are some ten times the median.
     flat = {"family": "lda", "alpha": 2.0 / topics}
     sticks = {

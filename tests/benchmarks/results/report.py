@@ -22,13 +22,13 @@ Fits = dict[tuple[str, str], list[JsonObject]]  # By corpus and contestant
 
 
 def best_score(fit: JsonObject) -> float:
-    """Return a fit's score: of averaged samples where a sampler has them, as they predict better."""
+    """Return a fit's score; for samplers with averaged samples, the score of these, because they predict better."""
     value: float = fit.get("averaged", fit["score"])
     return value
 
 
 class Summary:
-    """Records by what they are of."""
+    """Records by corpus and contestant."""
 
     def __init__(self, records: Sequence[JsonObject]) -> None:
         self.records = {tuple(record["key"]): record for record in records}
@@ -52,19 +52,19 @@ class Summary:
         return sorted(names, key=lambda name: -self.mean(corpus, name, best_score))
 
     def values(self, corpus: str, contestant: str, figure: str | Callable[[JsonObject], float]) -> list[float]:
-        """Return a figure of all seeds."""
+        """Return a metric for all seeds."""
         read = figure if callable(figure) else lambda fit: fit.get(figure)
         return [value for fit in self.fits.get((corpus, contestant), ()) if (value := read(fit)) is not None]
 
     def mean(self, corpus: str, contestant: str, figure: str | Callable[[JsonObject], float]) -> float:
-        """Return the mean of a figure, NaN where there is none."""
+        """Return the mean of a metric, or NaN if there are no values."""
         values = self.values(corpus, contestant, figure)
         return statistics.fmean(values) if values else math.nan
 
     def text(
         self, corpus: str, contestant: str, figure: str | Callable[[JsonObject], float], form: str, scale: float = 1.0
     ) -> str:
-        """Return mean and standard deviation of a figure over the seeds."""
+        """Return the mean and standard deviation of a metric over the seeds, as text."""
         values = [value * scale for value in self.values(corpus, contestant, figure)]
         if not values:
             return ""
@@ -82,7 +82,7 @@ class Summary:
         return next((seconds for _, seconds, reached in points if reached >= score), None)
 
     def slope(self, curve: str, figure: str) -> float | None:
-        """Return the power of a size by which a figure grows: the slope in logarithms."""
+        """Return the exponent with which a metric grows with a size: the slope in logarithms."""
         points = self.points(curve, figure)
         if len(points) < 2:
             return None
@@ -103,13 +103,13 @@ def table_of(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def truth_table(found: Summary) -> str:
-    """Return the share of true topics that are found, the best contestant first."""
+    """Return the table of the share of recovered true topics, the best contestant first."""
     corpora = found.corpora("truth")
     names = list(dict.fromkeys(name for corpus in corpora for name in found.contestants(corpus)))
     if not names:
         return ""
     shares = {name: [found.mean(corpus, name, "found") for corpus in corpora] for name in names}
-    # A contestant that was not run on a corpus comes after those that were.
+    # a contestant that was not run on a corpus comes last
     names.sort(
         key=lambda name: (sum(map(math.isnan, shares[name])), -statistics.fmean(filter(math.isfinite, shares[name])))
     )
@@ -125,7 +125,7 @@ def truth_table(found: Summary) -> str:
 
 
 def stability_table(found: Summary) -> str:
-    """Return the similarity of topics between seeds, and the number of number of topics that `hdp` uses."""
+    """Return the similarity of topics between seeds, and the number of topics that `hdp` uses."""
     corpora = found.corpora("truth")
     names = list(dict.fromkeys(name for corpus in corpora for name in found.contestants(corpus)))
 
@@ -162,7 +162,7 @@ def scores_table(found: Summary) -> str:
     names = list(dict.fromkeys(name for corpus in corpora for name in found.contestants(corpus)))
     if not names:
         return ""
-    # A contestant that was not run on a corpus has no rank there, and comes last.
+    # a contestant that was not run on a corpus has no rank there, and comes last
     ranks = {name: statistics.fmean(found.mean(corpus, name, best_score) for corpus in corpora) for name in names}
     names.sort(key=lambda name: -ranks[name] if math.isfinite(ranks[name]) else math.inf)
     best = [found.contestants(corpus)[0] for corpus in corpora]
@@ -202,7 +202,7 @@ def peers_table(found: Summary) -> str:
 
 
 def cells_table(found: Summary) -> str:
-    """Return the recovery of planted topics of single cells, in the time of `lda` and in multiples of it."""
+    """Return the recovery of simulated topics of single cells, in the time of `lda` and in multiples of it."""
     rows: dict[str, list[list[str]]] = {}
     for key, record in found.records.items():
         if key[0] != "cells":
@@ -221,7 +221,7 @@ def cells_table(found: Summary) -> str:
             f"{record['megabytes']:,}",
         ])  # fmt: skip
     heads = ["correlation", "topics above .95", "score", "iterations", "seconds", "seconds to within 0.005", "MB"]
-    # The first column of figures is the best first.
+    # sorted by the first column of values
     ordered = {size: sorted(part, key=lambda row: -float(row[1])) for size, part in rows.items()}
     return "\n\n".join(table_of([size, *heads], part) for size, part in ordered.items())
 
@@ -252,7 +252,7 @@ def commands_table(found: Summary) -> str:
 
 
 def scale_table(found: Summary) -> str:
-    """Return the laws of time and memory."""
+    """Return the scaling laws of time and memory."""
     rows = []
     for curve in CURVES:
         seconds, memory = found.points(curve, "seconds"), found.points(curve, "megabytes")
@@ -278,7 +278,7 @@ def sessions_table(found: Summary) -> str:
     sessions = [found.records["session", name] for name in sorted(used)]
     machines = sorted({f"{session['machine']['cpu']}, {session['machine']['cores']} cores" for session in sessions})
     commits = ", ".join(dict.fromkeys(session["commit"] for session in sessions))
-    # A session has the versions of the libraries that were installed in it.
+    # versions of libraries belong to the session in which they were installed
     installed = {item: None for session in sessions for item in session["machine"]["versions"].items()}
     versions = ", ".join(f"{name} {version}" for name, version in installed)
     days = " to ".join(dict.fromkeys((sessions[0]["key"][1][:10], sessions[-1]["key"][1][:10])))
@@ -286,7 +286,7 @@ def sessions_table(found: Summary) -> str:
 
 
 def shapes_table(found: Summary) -> str:
-    """Return the times in which ours pass tomotopy's score, of the bench of corpora."""
+    """Return the times after which Collapsium's scores exceed tomotopy's, from the benchmark of corpora."""
     rows = []
     for key, record in found.records.items():
         if key[0] == "shapes":
@@ -325,7 +325,7 @@ def filled(page: str, records: Sequence[JsonObject]) -> str:
 
 
 def part_of(name: str, found: Summary) -> str:
-    """Return a table with its figure, or how to measure what the file of results does not have."""
+    """Return a table with its figure, or how to measure it if the file of results lacks it."""
     table = TABLES[name](found)
     if not table:
         return "The published file does not have these measurements yet.\n"
@@ -339,7 +339,7 @@ def orders(found: Summary) -> dict[str, list[str]]:
 
 
 def differences(records: Sequence[JsonObject], published: Sequence[JsonObject]) -> list[str]:
-    """Return a line for each corpus whose contestants have another order than in the published results."""
+    """Return a line for each corpus on which the order of contestants differs from the published results."""
     ours, theirs = orders(Summary(records)), orders(Summary(published))
     lines = []
     for corpus in [name for name in ours if name in theirs]:
@@ -371,7 +371,7 @@ def write(records: Sequence[JsonObject], page: Path, figures: Path | None) -> No
 
 
 def _styles(found: Summary) -> dict[str, JsonObject]:
-    """Return a colour and a mark of each contestant; ours are drawn in heavier lines."""
+    """Return a colour and a marker for each contestant; Collapsium's lines are thicker."""
     names = list(dict.fromkeys([*(contestant.name for contestant in CONTESTANTS), *(name for _, name in found.fits)]))
     return {
         name: {
@@ -411,7 +411,7 @@ def score_figure(found: Summary):
 
 
 def truth_figure(found: Summary):
-    """Draw the share of true topics that each contestant finds."""
+    """Plot the share of true topics that each contestant recovers."""
     corpora = found.corpora("truth")
     names = list(dict.fromkeys(name for corpus in corpora for name in found.contestants(corpus)))
     figure, (axes,) = new_panels(1, "True topics found in simulated corpora", panel=(8.0, 3.7))

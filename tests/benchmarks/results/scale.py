@@ -1,4 +1,4 @@
-"""Curves of time and memory over tokens, words and topics on one core, from which laws are fitted.
+"""Curves of time and memory over tokens, words and topics on one core, to which scaling laws are fitted.
 
 Hosts are measured by `make bench-hosts`, which needs root.
 """

@@ -72,7 +72,7 @@ def draw(drawn):
     base = 1.0 / (np.arange(1, drawn.words + 1) + drawn.offset)
     phi = generator.gamma(drawn.beta * base / base.sum(), size=(drawn.topics, drawn.words)) + 1e-300
     phi /= phi.sum(axis=1, keepdims=True)
-    # Topics are of unequal sizes, as in texts.
+    # topics have unequal sizes, as in texts
     weights = 1.0 / np.arange(1, drawn.topics + 1) ** 0.5
     alpha = drawn.alpha * drawn.topics * weights / weights.sum()
     cumulative = np.cumsum(phi, axis=1)
@@ -102,7 +102,7 @@ def draw(drawn):
 
 
 def _given_split(name):
-    """Return a maker of a UCI corpus whose split is given."""
+    """Return a function that makes a UCI corpus with a given split."""
 
     def make(sources, target):
         for part in ("train", "test"):
@@ -117,7 +117,7 @@ def _split(whole, target):
 
 
 def _texts(path, min_documents):
-    """Return a maker of a corpus of texts."""
+    """Return a function that makes a corpus of texts."""
 
     def make(sources, target):
         ingest(sources / path, target["whole"], min_documents=min_documents)
@@ -138,7 +138,7 @@ def _reuters(sources, target):
 
 
 def write_drawn(drawn, target):
-    """Draw a corpus and split it; return the score of the parameters that it was drawn from."""
+    """Simulate a corpus and split it; return the score of the true parameters."""
     counts, score = draw(drawn)
     path = target["whole"].with_suffix(".npz")
     vocabulary = target["whole"].with_suffix(".txt")
@@ -152,7 +152,7 @@ def write_drawn(drawn, target):
 
 
 def _drawn(drawn):
-    """Return a maker of a drawn corpus."""
+    """Return a function that makes a simulated corpus."""
 
     def make(sources, target):
         print(f"score of the parameters that it is drawn from: {write_drawn(drawn, target):.4f}", flush=True)
@@ -181,7 +181,7 @@ SHAPES = {
     "simulated": Shape("10 million tokens of short documents, Zipf's words", _drawn(Drawn())),
     "small": Shape("a small drawn corpus", _drawn(Drawn(documents=2000, words=5000, topics=50, alpha=0.05))),
     "large": Shape(
-        # With more topics, a document has as many as in the other simulated corpus.
+        # with more topics, but as many per document as in the other simulated corpus
         "100 million tokens of short documents",
         _drawn(Drawn(documents=1_000_000, words=50_000, topics=500, alpha=0.012)),
     ),
@@ -194,7 +194,7 @@ def part_of(folder, name, part):
 
 
 def prepare(sources, folder, names):
-    """Make corpora that are not there yet; return the names of those that cannot be made."""
+    """Make missing corpora; return the names of those that cannot be made."""
     missing = []
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:

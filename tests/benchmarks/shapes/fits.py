@@ -19,7 +19,8 @@ from tests.benchmarks.shapes.corpora import part_of
 from tests.benchmarks.shapes.grid import flag_value
 
 COMMAND = Path(sysconfig.get_path("scripts")) / "collapsium"
-# The peers spread their work over processes or threads of their own; were each of these to start a pool of BLAS
+# The other libraries use processes or threads themselves; if each of these started a pool of BLAS threads, they would
+# # compete for cores.
 # threads, they would stand in one another's way.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -62,7 +63,7 @@ class LeftOutError(Exception):
 
 
 def command(*words):
-    """Run a command of ours that is not timed; return its output."""
+    """Run a command of Collapsium that is not timed; return its output."""
     done = subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode:
         errors = done.stderr.strip().splitlines()
@@ -165,7 +166,7 @@ class Setting:
         record = {"points": points, "iterations": points[-1]["iteration"] if points else None}
         record["saving_seconds"] = sum(event.get("saving_seconds", 0.0) for event in events)
         sweeps = [_work(event) for event in events if event["event"] == "iteration"]
-        # The second half of the iterations, whose responsibilities have changed since the first sweeps.
+        # the second half of the iterations, when responsibilities no longer resemble the first sweeps
         speed = statistics.median(sweeps[len(sweeps) // 2 :]) if sweeps else None
         shutil.rmtree(run, ignore_errors=True)
         return {**record, "iteration_seconds": speed, **_costs(seen, events)}
@@ -180,7 +181,7 @@ class Setting:
             return same
 
         seconds = statistics.median(record["seconds"] for record in of(contestant.within))
-        # The median fit of the rounds.
+        # the median fit of the rounds
         single = sorted(of(contestant.of), key=lambda record: record["seconds"])[(len(of(contestant.of)) - 1) // 2]
         points = [(point["iteration"], point["seconds"]) for point in single["points"]]
         members, iterations = PLAN.plan(seconds, points, single.get("saving_seconds", 0.0))
@@ -200,7 +201,7 @@ class Setting:
         return {**record, **_costs(seen, events)}
 
     def _fit(self, cell, options):
-        """Run `collapsium fit`; return the run's folder, what was seen of the command, and its events."""
+        """Run `collapsium fit`; return the run's folder, the measurements of the command, and its events."""
         run = self.place / "run"
         shutil.rmtree(run, ignore_errors=True)
         train, heldout = (part_of(self.corpora, cell.corpus, part) for part in ("train", "test"))
@@ -212,7 +213,7 @@ class Setting:
 
 
 def events_of(run):
-    """Read a run's events, or the events of an ensemble's members, without a last line that was cut short."""
+    """Return a run's events, or the events of an ensemble's members, without an incomplete last line."""
     paths = [Path(run) / EVENTS, *sorted((Path(run) / MEMBERS).glob(f"*/{EVENTS}"))]
     return [event for path in paths for event in _lines(path)]
 
@@ -242,7 +243,7 @@ def scored_events(events):
 
 
 def _without_scoring(events):
-    """Return events whose elapsed seconds leave scoring out, as peers' do."""
+    """Return events whose elapsed seconds exclude scoring, as for other libraries."""
     scoring, result = 0.0, []
     for event in events:
         scoring += _scoring(event)
@@ -251,7 +252,7 @@ def _without_scoring(events):
 
 
 def _points(lines, iteration, seconds):
-    """Return iteration, seconds and score of each line, which has them by other names."""
+    """Return the iteration, seconds and score of each line, from either names of its fields."""
     return [{"iteration": line[iteration], "seconds": line[seconds], "score": line["score"]} for line in lines]
 
 

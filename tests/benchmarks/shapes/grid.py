@@ -46,7 +46,7 @@ class Contestant(BaseModel):
 
 
 class Block(BaseModel):
-    """Rows that are made together; without corpora, of all corpora of the bench."""
+    """Rows that are made together, on some corpora or on all."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -116,7 +116,7 @@ class Cell:
 
     @property
     def ours(self):
-        """Return True for a family of ours."""
+        """Return whether the contestant is a family of Collapsium."""
         return bool(self.contestant.family)
 
     def key(self, digest):
@@ -126,7 +126,7 @@ class Cell:
 
 
 def variants(name, contestant):
-    """Return a contestant's name and itself for each combination of the values of its varied options."""
+    """Yield a contestant's name and options for each combination of the values of its varied options."""
     variants = []
     for values in itertools.product(*contestant.vary.values()):
         varied = dict(zip(contestant.vary, values, strict=True))
@@ -164,7 +164,7 @@ class Choice:
     contestants: tuple = ()
 
     def has(self, cell):
-        """Return True if a cell is chosen."""
+        """Return whether a cell is chosen."""
         return (
             (not self.corpora or cell.corpus in self.corpora)
             and (not self.topics or cell.topics in self.topics)
@@ -191,7 +191,7 @@ def cells_of(grid, corpora, choice):
                 applicable = [
                     contestant for name in block.contestants for contestant in variants(name, grid.contestants[name])
                 ]
-                # Rounds alternate, so that the noise of a shared machine falls on all alike; ensembles need the others.
+                # Rounds alternate, so that noise of a shared machine affects all alike; ensembles need the results of the others.
                 single = [variant for variant in applicable if not variant[1].within]
                 ordered = single[:: -1 if number % 2 else 1] + [variant for variant in applicable if variant[1].within]
                 for name, contestant in ordered:
@@ -218,7 +218,7 @@ def with_settings(grid, rounds, limit, iterations):
     """Return a grid with other rounds, another limit, or the same iterations for all, where these are given."""
     changes = {name: value for name, value in (("rounds", rounds), ("limit", limit)) if value is not None}
     if iterations is not None:
-        # No samples that the fit does not have.
+        # not more samples than iterations allow
         changes["contestants"] = {
             name: contestant.model_copy(
                 update={

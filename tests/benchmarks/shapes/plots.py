@@ -1,4 +1,4 @@
-"""Plots of the bench of shapes: score against time, memory against its estimate, and options that were tried.
+"""Plots of the benchmark of shapes: score against time, memory against its estimate, and varied options.
 
 Each is drawn for light and for dark pages, as PNG and SVG.
 """
@@ -40,7 +40,7 @@ def draw(found, out):
 
 
 def styles_of(names, dark):
-    """Return the colour and mark of each name."""
+    """Return the colour and marker of each name."""
     colours = [WHITE if dark and colour == BLACK else colour for colour in COLOURS]
     return {
         name: {"color": colours[number % len(colours)], "marker": MARKS[number % len(MARKS)], "markersize": 5}
@@ -49,7 +49,8 @@ def styles_of(names, dark):
 
 
 def score_over_time(found, topics, dark):
-    """Draw a panel for each corpus: the defaults, ensembles as single marks, and peers."""
+    """Plot the score over time in a panel for each corpus: the defaults, ensembles as single markers, and other
+    libraries."""
     shown = [
         summary
         for summary in found
@@ -87,7 +88,7 @@ def score_over_time(found, topics, dark):
 
 
 def memory(found, dark):
-    """Draw the estimate against the measured peak, with lines 15% above and below."""
+    """Plot the estimate against the measured peak, with lines at 15% above and below."""
     shown = [summary for summary in found if summary.runs and summary.median("estimated_megabytes")]
     if not shown:
         return None

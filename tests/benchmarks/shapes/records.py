@@ -1,11 +1,11 @@
-"""The results of the bench of shapes on disk: a record a line, appended as cells are done."""
+"""The results of the benchmark of shapes on disk: one record per line, appended after each cell."""
 
 import json
 import os
 
 
 def read(path):
-    """Return the records of a file, none if it does not exist; a line that was cut short is left out."""
+    """Return the records of a file, none if it does not exist, without an incomplete last line."""
     if not path.exists():
         return []
     records = []

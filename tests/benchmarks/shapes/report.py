@@ -26,7 +26,7 @@ class Table:
     left: int = 3
 
     def text(self):
-        """Return the table, with columns that stand in line."""
+        """Return the table in Markdown, with aligned columns."""
         rows = [[str(value).replace("|", "/") for value in row] for row in self.rows]
         widths = [max(map(len, column)) for column in zip(self.names, *rows, strict=True)]
 
@@ -40,7 +40,7 @@ class Table:
 
 
 def seconds_text(value):
-    """Return seconds with as many digits as mean something; ``never`` for infinity, a dash for None."""
+    """Return seconds with their significant digits; ``never`` for infinity, a dash for None."""
     if value is None:
         return "-"
     if value == float("inf"):
@@ -86,7 +86,7 @@ def ends_table(found):
 
 
 def passing_table(found):
-    """Return the table of when ours pass each peer's last score, and where they are after as much time."""
+    """Return the table of when Collapsium exceeds each library's last score, and its scores after the same time."""
     rows = []
     for peer in (summary for summary in found if not summary.ours and summary.runs):
         score, theirs, averaged = (peer.median(name) for name in ("score", "seconds", "averaged"))
@@ -112,7 +112,7 @@ def passing_table(found):
 
 
 def grid_table(found):
-    """Return the table of how far the defaults are from the best of the options that were tried."""
+    """Return the table of the gaps between the defaults and the best of the varied options."""
     rows = []
     for default in (summary for summary in found if summary.is_default and summary.runs and not summary.members):
         tried = [summary for summary in found if summary.varies(default) and summary.runs]
@@ -137,7 +137,7 @@ def grid_table(found):
 
 
 def grid_rows_table(found):
-    """Return the table of all options that were tried, each beside the defaults after as many iterations."""
+    """Return the table of all varied options, each compared with the defaults after as many iterations."""
     rows = []
     for default in (summary for summary in found if summary.is_default and summary.runs and not summary.members):
         for summary in found:

@@ -78,7 +78,7 @@ class Summary:
         return median(run.get(name) for run in self.runs)
 
     def curve(self):
-        """Return (seconds, score) by iteration, medians over the rounds that have that iteration."""
+        """Return (seconds, score) by iteration, as medians over the rounds that have the iteration."""
         points = {}
         for run in self.runs:
             for point in run["points"]:
@@ -86,7 +86,7 @@ class Summary:
         return [tuple(map(statistics.median, zip(*values, strict=True))) for _, values in sorted(points.items())]
 
     def seconds_to(self, score):
-        """Return the seconds until a score is passed, a median; infinite if most rounds never do."""
+        """Return the median of the seconds until a score is exceeded; infinite if most rounds never do."""
         seconds = []
         for run in self.runs:
             passed = (point["seconds"] for point in run["points"] if point["score"] >= score)
@@ -94,17 +94,17 @@ class Summary:
         return statistics.median_high(seconds) if seconds else None
 
     def score_at(self, seconds):
-        """Return the score after some seconds, a median; the last score if the fit had ended, None before the first."""
+        """Return the median score after some seconds: the last score if the fit had ended, None before the first."""
         scores = [[point["score"] for point in run["points"] if point["seconds"] <= seconds] for run in self.runs]
         return median(run_scores[-1] if run_scores else None for run_scores in scores)
 
     def score_after(self, iterations):
-        """Return the score after some iterations, a median; None if the fit ended before."""
+        """Return the median score after some iterations; None if the fit ended before."""
         scores = [[point["score"] for point in run["points"] if point["iteration"] == iterations] for run in self.runs]
         return median(run_scores[0] if run_scores else None for run_scores in scores)
 
     def varies(self, default):
-        """Return True if this is the same family with other options."""
+        """Return whether this summary has the family of `default` with other options."""
         return self.group == default.group and self.family == default.family and bool(self.runs[0]["options"])
 
     def ensemble(self, found):

@@ -1,4 +1,4 @@
-"""Coherence and diversity of topics, beside a count by hand."""
+"""Coherence and diversity of topics, against a count by hand."""
 
 import json
 import math
@@ -19,8 +19,8 @@ from tests.conftest import EXECUTORS, write_corpus
 from tests.strategies import bags, documents_of
 
 
-def by_hand(rows, words):
-    """Mean NPMI of the pairs of some words, a document at a time."""
+def npmi_naive(rows, words):
+    """Return the mean NPMI of the pairs of some words, counted one document at a time."""
     found = []
     for first, second in combinations(words, 2):
         n = len(rows)
@@ -35,7 +35,7 @@ def by_hand(rows, words):
 
 @given(bags(max_documents=20, max_words=8, some_token=False), st.integers(1, 4), st.integers(2, 5), st.data())
 def test_npmi__matches_a_count_by_hand(drawn, topics_, words, data):
-    """Empty documents, words that never occur, and words that are in all documents."""
+    """This includes empty documents, words that never occur, and words that are in all documents."""
     rows, vocabulary = drawn
     top_words = st.lists(st.integers(0, vocabulary + words), min_size=words, max_size=words, unique=True)
     chosen = np.array([data.draw(top_words) for _ in range(topics_)])
@@ -44,13 +44,13 @@ def test_npmi__matches_a_count_by_hand(drawn, topics_, words, data):
     expected = [[sum(word in row for row in rows) for word in words_] for words_ in chosen.tolist()]
     np.testing.assert_array_equal(holding, expected)
     found = npmi(holding, meeting, len(rows)).mean(axis=1)
-    np.testing.assert_allclose(found, [by_hand(rows, words_) for words_ in chosen.tolist()], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(found, [npmi_naive(rows, words_) for words_ in chosen.tolist()], rtol=1e-12, atol=1e-12)
     assert (found >= -1 - 1e-12).all()
     assert (found <= 1 + 1e-12).all()
 
 
 @given(bags(max_documents=20, max_words=8, some_token=False), st.integers(0, 20))
-def test_counts__of_parts_add_up(drawn, cut):
+def test_counts_of_parts__add_up(drawn, cut):
     rows, vocabulary = drawn
     chosen = np.array([[0, vocabulary], [vocabulary + 3, 0]])
     whole = count_in(Shard.of(0, documents_of(rows)), chosen)
@@ -64,33 +64,33 @@ ROWS = [{0: 2, 1: 1}, {0: 1, 1: 4}, {}, {2: 1, 3: 1}, {2: 3}, {3: 1, 4: 1, 0: 1}
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
-    """A run with more topics than its corpus of five words has use for, and the corpus."""
+    """A run with more topics than its corpus of five words supports, and the corpus."""
     place = tmp_path_factory.mktemp("coherence")
     corpus = write_corpus(place / "corpus", ROWS, 6, shard_tokens=4)
     fit(corpus, place / "run", family="lda", topics=3, beta=0.5, iterations=20, scheduler="serial")
     return str(place / "run"), str(corpus)
 
 
-def test_coherence__is_of_the_words_that_topics_lists(fitted):
+def test_coherence__uses_the_words_that_topics_lists(fitted):
     found = coherence(fitted[0], fitted[1], words=3, scheduler="serial")
     listed = topics(fitted[0], words=3)
     assert found.topics.tolist() == [topic.id for topic in listed]
     values = []
     for topic, value in zip(listed, found.topic_npmi, strict=True):
         if topic.share * 15 >= 1:
-            expected = by_hand(ROWS, [int(word.removeprefix("w")) for word, _ in topic.words])
+            expected = npmi_naive(ROWS, [int(word.removeprefix("w")) for word, _ in topic.words])
             assert value == pytest.approx(expected, rel=1e-12, abs=1e-12)
             values.append(expected)
         else:
             assert math.isnan(value)
     assert found.npmi == pytest.approx(sum(values) / len(values), rel=1e-12, abs=1e-12)
     assert found.documents == 6
-    assert found.diversity == pytest.approx(1 / len(values))  # each names all six words
+    assert found.diversity == pytest.approx(1 / len(values))  # each topic lists all six words
     assert "3 most probable words" in found.definition
     assert "left out" in found.definition
 
 
-def test_coherence__leaves_out_topics_without_tokens(tmp_path):
+def test_coherence__skips_topics_without_tokens(tmp_path):
     corpus = write_corpus(tmp_path / "corpus", [{0: 1, 1: 1}, {}, {0: 2, 1: 1}], 4)
     fit(corpus, tmp_path / "run", family="hdp", topics=20, iterations=60, scheduler="serial")
     fit(corpus, tmp_path / "one", family="lda", topics=1, beta=0.1, iterations=3, scheduler="serial")
@@ -100,11 +100,11 @@ def test_coherence__leaves_out_topics_without_tokens(tmp_path):
     np.testing.assert_array_equal(np.isnan(found.topic_npmi), shares * 5 < 1)
     assert math.isfinite(found.npmi)
     measured = coherence(tmp_path / "one", corpus, words=2, scheduler="serial")
-    assert measured.npmi == measured.topic_npmi[0] == pytest.approx(1.0)  # they always meet
+    assert measured.npmi == measured.topic_npmi[0] == pytest.approx(1.0)  # these words always occur together
     assert measured.diversity == 1.0
 
 
-def test_diversity__is_low_where_topics_are_alike(tmp_path):
+def test_diversity__is_low_for_similar_topics(tmp_path):
     simulate(tmp_path / "c", family="lda", documents=100, words=200, tokens=60, topics=4, alpha=0.05, beta=10.0)
     options = {"family": "lda", "topics": 4, "scheduler": "serial"}
     fit(tmp_path / "c", tmp_path / "run", beta=10.0, iterations=60, **options)
@@ -112,7 +112,7 @@ def test_diversity__is_low_where_topics_are_alike(tmp_path):
     apart, alike = (coherence(tmp_path / name, tmp_path / "c") for name in ("run", "alike"))
     assert apart.diversity > 2 * alike.diversity > 0
     assert apart.npmi > alike.npmi
-    assert coherence(tmp_path / "c" / "truth", tmp_path / "c").npmi > alike.npmi  # it has seen no token
+    assert coherence(tmp_path / "c" / "truth", tmp_path / "c").npmi > alike.npmi  # a topic without tokens
 
 
 @pytest.mark.long
@@ -129,7 +129,7 @@ def test_bits__do_not_depend_on_shards_or_executor(fitted, where, clusters, tmp_
     assert (found.npmi, found.diversity, found.definition) == (expected.npmi, expected.diversity, expected.definition)
 
 
-def test_count__is_of_all_shards(small):
+def test_count__includes_all_shards(small):
     chosen = np.array([[0, 3, 29], [5, 6, 7]])
     executor = open_executor("threads", 2)
     holding, meeting = count(Corpus(small[0]), chosen, executor)
@@ -139,10 +139,10 @@ def test_count__is_of_all_shards(small):
     np.testing.assert_array_equal(holding, sum(part[0] for part in parts))
     np.testing.assert_array_equal(meeting, sum(part[1] for part in parts))
     np.testing.assert_array_equal(holding, Corpus(small[0]).vocabulary.documents[chosen])
-    assert len(shards) > 4  # more than are on their way together
+    assert len(shards) > 4  # more shards than are requested at a time
 
 
-def test_coherence__says_what_is_wrong(fitted, tmp_path):
+def test_coherence__reports_errors_clearly(fitted, tmp_path):
     with pytest.raises(OptionError, match="words: expected 2 or more, found 1"):
         coherence(*fitted, words=1)
     with pytest.raises(MismatchError):
@@ -153,7 +153,7 @@ def test_coherence__says_what_is_wrong(fitted, tmp_path):
         coherence(tmp_path / "run", corpus)
 
 
-def test_command__prints_coherence_alone_or_beside_a_score(fitted, tmp_path, capsys):
+def test_command__prints_coherence_alone_or_with_a_score(fitted, tmp_path, capsys):
     run, corpus = fitted
     expected = coherence(run, corpus, scheduler="serial")
     assert main(["evaluate", run, "--coherence", corpus, "--json", "--scheduler", "serial"]) == 0

@@ -1,4 +1,4 @@
-"""Effects of covariates: against statsmodels and a slow twin, and on corpora with fields."""
+"""Effects of covariates, against statsmodels and a naive version, and on corpora with fields."""
 
 import json
 import shutil
@@ -41,7 +41,8 @@ from tests.naive.posteriors import composition
 
 
 def table(seed, documents, topics=3, mean_year=2000.0):
-    """A design with its frame: a number far from zero, a label of three levels, and their products."""
+    """Return topic proportions, fields with a number far from zero and a label of three levels, and the design matrix
+    with their products."""
     generator = np.random.default_rng(seed)
     year = generator.normal(mean_year, 10.0, documents)
     group = generator.choice(["a", "b", "c"], documents, p=[0.5, 0.3, 0.2])
@@ -59,12 +60,12 @@ def table(seed, documents, topics=3, mean_year=2000.0):
     documents=st.integers(25, 80),
     errors=st.sampled_from(["robust", "classical", "cluster"]),
 )
-def test_tables__give_the_figures_of_statsmodels(seed, documents, errors):
+def test_tables__equal_statsmodels(seed, documents, errors):
     import statsmodels.api as sm
 
     # With years around 2000, statsmodels loses digits: 1e-8 in clustered errors of 25 documents.
     theta, frame, rows = table(seed, documents, mean_year=20.0)
-    assume(np.linalg.cond(rows / np.linalg.norm(rows, axis=0)) < 3e4)  # beyond, both lose digits
+    assume(np.linalg.cond(rows / np.linalg.norm(rows, axis=0)) < 3e4)  # beyond that, both lose digits
     options = {"cluster": {"cluster": "cluster"}, "classical": {"errors": "classical"}}.get(errors, {})
     found = table_effects(theta, frame, "~ group * year", **options)
     kinds = {
@@ -84,7 +85,7 @@ def test_tables__give_the_figures_of_statsmodels(seed, documents, errors):
 
 
 def inverse(matrix):
-    """The inverse of a matrix of fractions."""
+    """Return the inverse of a matrix of fractions."""
     size = len(matrix)
     rows = [[*row, *(Fraction(number == column) for column in range(size))] for number, row in enumerate(matrix)]
     for pivot in range(size):
@@ -96,8 +97,8 @@ def inverse(matrix):
 
 
 @pytest.mark.parametrize("seed", [25, 1, 2])
-def test_clustered_errors__keep_all_digits_of_an_exact_computation(seed):
-    """With fractions, in a design that is nearly collinear, as years are far from zero."""
+def test_clustered_errors__agree_with_an_exact_computation(seed):
+    """The reference uses fractions, and the design is nearly collinear, because years are far from zero."""
     theta, frame, rows = table(seed, 25)
     found = table_effects(theta, frame, "~ group * year", cluster="cluster").se
     exact = np.vectorize(Fraction, otypes=[object])
@@ -114,7 +115,7 @@ def test_clustered_errors__keep_all_digits_of_an_exact_computation(seed):
 
 
 @given(seed=st.integers(0, 10_000), errors=st.sampled_from(["robust", "classical", "cluster"]))
-def test_posterior_variances__enter_as_in_the_twin(seed, errors):
+def test_posterior_variances__enter_as_in_the_naive_version(seed, errors):
     theta, frame, rows = table(seed, 60)
     generator = np.random.default_rng(seed)
     variance = generator.random(theta.shape).astype(np.float32) * 0.05
@@ -188,7 +189,7 @@ def test_predictions_of_a_logit__are_means_of_the_documents_shares():
     assert ((found.low > 0) & (found.low < found.estimate) & (found.estimate < found.high) & (found.high < 1)).all()
 
 
-def test_contrasts__are_differences_of_predictions_with_the_coefficients_errors():
+def test_contrasts__are_differences_of_predictions_with_the_errors_of_the_coefficients():
     theta, frame, _ = table(8, 150)
     coefficients = table_effects(theta, frame, "~ group + year")
     found = table_effects(theta, frame, "~ group + year", contrast=["group"])
@@ -201,7 +202,7 @@ def test_contrasts__are_differences_of_predictions_with_the_coefficients_errors(
     np.testing.assert_allclose(slope.se[0], 10 * coefficients.se[place], rtol=1e-8)
 
 
-def test_adjusted_p_values__are_holms():
+def test_adjusted_p_values__follow_holm():
     theta, frame, _ = table(9, 100, topics=4)
     found = table_effects(theta, frame, "~ year")
     p = np.sort(found.p[1])
@@ -209,7 +210,7 @@ def test_adjusted_p_values__are_holms():
     np.testing.assert_allclose(np.sort(found.p_adjusted[1]), expected)
 
 
-def test_permutations__are_significant_about_as_often_as_they_should():
+def test_permutations__are_significant_at_about_the_nominal_rate():
     theta, frame, _ = table(10, 300)
     theta[frame.group == "a"] = theta[frame.group == "a"][:, ::-1] * [0.2, 1.0, 1.0]
     [note] = table_effects(theta, frame, "~ group", permutations=60).notes
@@ -219,11 +220,11 @@ def test_permutations__are_significant_about_as_often_as_they_should():
 
 
 @pytest.mark.parametrize("errors", ["robust", "cluster"])
-def test_errors__do_not_depend_on_parts_and_chunks(errors, monkeypatch):
+def test_errors__do_not_depend_on_the_division_into_parts_and_chunks(errors, monkeypatch):
     theta, frame, _ = table(12, 90)
     options = EffectOptions(cluster="cluster" if errors == "cluster" else None, permutations=3)
     columns = {name: frame[name].to_numpy(dtype=float if name == "year" else object) for name in frame}
-    columns["cluster"] = np.sort(columns["cluster"])  # most clusters lie in one part
+    columns["cluster"] = np.sort(columns["cluster"])  # most clusters are within one part
     found = []
     for rows, chunk in ((90, 8192), (30, 7), (11, 4)):
         monkeypatch.setattr("collapsium.pipeline.analysis.regression.CHUNK", chunk)
@@ -236,7 +237,7 @@ def test_errors__do_not_depend_on_parts_and_chunks(errors, monkeypatch):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_permutations__give_clusters_the_values_of_other_clusters(whole):
+def test_permutations__exchange_values_between_whole_clusters(whole):
     theta, frame, _ = table(13, 95)
     keys = [None] * 5 + [f"c{number // 10}" for number in range(90)]
     group = frame["group"].to_numpy(dtype=object)
@@ -255,7 +256,7 @@ def test_permutations__give_clusters_the_values_of_other_clusters(whole):
             for key, cluster_values in values.items():
                 shuffled[[place for place in places[key] if place // 13 == part]] = cluster_values
         assert sorted(shuffled[:5]) == list("aabbc")
-        # Clusters of equal sizes exchange all their values.
+        # clusters of equal sizes exchange all their values
         before, after = (
             sorted(tuple(sorted(column[places[key]])) for key in places if key is not None)
             for column in (group, shuffled)
@@ -264,7 +265,7 @@ def test_permutations__give_clusters_the_values_of_other_clusters(whole):
         assert shuffled.tolist() != group.tolist()
 
 
-def test_missing_values__are_a_level_or_the_mean_with_a_column():
+def test_missing_values__become_a_level_of_a_label_or_the_mean_of_a_number_with_an_indicator():
     theta, frame, _ = table(11, 90)
     frame.loc[:9, "year"] = np.nan
     frame.loc[5:19, "group"] = None
@@ -279,7 +280,7 @@ def test_missing_values__are_a_level_or_the_mean_with_a_column():
     )
 
 
-def test_numbers_as_levels__have_a_level_of_missing_values_and_full_names():
+def test_numbers_as_levels__have_a_level_for_missing_values_and_exact_names():
     theta, frame, _ = table(11, 90)
     frame["code"] = np.resize([1000001.0, 1000002.0, np.nan], 90)
     at = table_effects(theta, frame, "~ C(code)", at=["code"])
@@ -294,13 +295,13 @@ def test_numbers_as_levels__have_a_level_of_missing_values_and_full_names():
         table_effects(theta, frame, "~ C(code)", at=["code=5"])
 
 
-def test_points_of_a_narrow_curve__have_different_names():
+def test_points_of_a_narrow_curve__have_distinct_names():
     theta, frame, _ = table(11, 90)
     curve = table_effects(theta, frame.assign(year=2001.5 + frame.year * 1e-6), "~ bs(year)", at=["year"])
     assert len({*curve.terms}) == len(curve.terms) > 2
 
 
-def test_numbers_that_vary_little_for_their_size__are_not_called_constant():
+def test_numbers_with_a_relatively_small_variance__are_refused_unless_centred():
     theta, frame, _ = table(11, 90)
     near = frame.assign(year=2001.0 + frame.year * 1e-8)
     with pytest.raises(OptionError, match=r"'year' varies too little for its size; write center\(year\)"):
@@ -358,7 +359,7 @@ def test_formulas__that_are_not_allowed_are_refused_in_one_line(formula):
 
 
 @given(st.text("abc yearg~+-*:^()[],.=`'0123{}@|<>!&%$#;\\\n\"_", max_size=30))
-def test_formulas__of_any_characters_are_estimated_or_refused_in_a_line(text):
+def test_formulas_with_any_characters__are_estimated_or_refused_in_one_line(text):
     theta, frame, _ = table(0, 30)
     found, refusal = None, ""
     try:
@@ -397,7 +398,7 @@ def test_formulas__of_any_characters_are_estimated_or_refused_in_a_line(text):
         ("~ C(year)", {}, "'year' has another value in every document"),
     ],
 )  # fmt: skip
-def test_bad_input__ends_in_one_line(formula, options, message):
+def test_invalid_input__is_refused_in_one_line(formula, options, message):
     theta, frame, _ = table(1, 40)
     frame = frame.assign(
         one=1.0,
@@ -414,7 +415,7 @@ def test_bad_input__ends_in_one_line(formula, options, message):
     assert "\n" not in str(caught.value)
 
 
-def test_tables__are_matched_by_ids_and_refused_where_they_do_not_match(tmp_path):
+def test_tables__are_matched_by_ids_and_refused_if_they_do_not_match(tmp_path):
     theta, frame, _ = table(2, 50)
     expected = table_effects(theta, frame, "~ group")
     shares = pd.DataFrame(theta, columns=["x", "y", "z"])
@@ -453,7 +454,7 @@ def test_tables__with_an_index_in_another_order_are_refused():
         table_effects(shares, fields[::-1], "~ group")
 
 
-def test_tables__match_whole_numbers_that_pandas_made_fractions():
+def test_tables__match_integer_ids_that_pandas_converted_to_floats():
     theta, frame, _ = table(2, 50)
     shares = pd.DataFrame(theta, columns=["x", "y", "z"])
     shares.insert(0, "id", range(50))
@@ -470,7 +471,7 @@ def test_tables__match_whole_numbers_that_pandas_made_fractions():
         lambda dates: dates.dt.tz_localize("UTC"),
     ],
 )
-def test_dates_of_tables__are_years_in_every_type(written):
+def test_dates_of_tables__are_years_for_every_type_of_date(written):
     theta, _, _ = table(2, 50)
     dates = pd.Series(pd.date_range("2001-01-01", periods=50, freq="11D")).where(np.arange(50) != 7)
     expected = table_effects(theta, {"day": dates}, "~ bs(day)")
@@ -546,7 +547,7 @@ def test_decimal_numbers_of_tables__are_numbers():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run on texts whose group decides between two topics, with several shards."""
+    """A run on texts whose group decides between two topics, in several shards."""
     folder, generator = tmp_path_factory.mktemp("effects"), np.random.default_rng(0)
     with (folder / "texts.jsonl").open("w") as file:
         for number in range(240):
@@ -579,7 +580,7 @@ def test_runs__have_effects_of_labels_numbers_and_dates(run):
         assert again.se.tobytes() == found.se.tobytes()
 
 
-def test_clusters_and_periods__are_fields_too(run):
+def test_clusters_and_periods__can_be_fields(run):
     found = effects(run / "run", "~ party", cluster="speech", scheduler="serial")
     assert found.clusters == 40
     assert found.df == 39
@@ -593,9 +594,10 @@ def test_shares__are_means_weighted_by_tokens(run):
     assert found.terms == ["party=a", "party=b"]
     np.testing.assert_allclose(found.estimate.sum(axis=1), 1.0, atol=1e-6)
     coefficients = effects(run / "run", "~ party", posteriors="fit", scheduler="serial")
+    # every text has twelve words
     np.testing.assert_allclose(
         np.abs(found.estimate[1] - found.estimate[0]), np.abs(coefficients.estimate[1]), atol=1e-9
-    )  # all texts have twelve words
+    )
     sampled = shares_by(run / "run", "score", cluster="speech", scheduler="serial")
     assert sampled.terms[0] == "score=0"
     assert len(sampled.terms) == 5
@@ -629,7 +631,7 @@ def test_shares_over_time__have_clustered_errors_in_tables_plots_and_reports(run
         topic_shares(run / "run", cluster="spech")
 
 
-def test_reports__have_sections_with_the_figures_of_the_functions(run, tmp_path):
+def test_reports__have_sections_with_the_results_of_the_functions(run, tmp_path):
     page = tmp_path / "page.html"
     options = {"scheduler": "serial", "cluster": "speech"}
     report(
@@ -666,7 +668,7 @@ def test_reports__have_sections_with_the_figures_of_the_functions(run, tmp_path)
         ({"word_topics": [1]}, "word_topics: applies only to the sections that `words_by` and `words_over` add"),
     ],
 )
-def test_reports__with_wrong_fields_end_in_one_line_without_a_file(run, tmp_path, options, message):
+def test_reports_with_wrong_fields__are_refused_in_one_line_without_a_file(run, tmp_path, options, message):
     with pytest.raises(OptionError) as caught:
         report(run / "run", tmp_path / "page.html", scheduler="serial", **options)
     assert message in str(caught.value)
@@ -690,7 +692,7 @@ WRONG_INPUTS = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_INPUTS)
-def test_reports__refuse_every_wrong_input_before_anything_is_estimated(run, tmp_path, monkeypatch, wrong):
+def test_reports__refuse_invalid_input_before_anything_is_estimated(run, tmp_path, monkeypatch, wrong):
     def refused(*_, **__):
         raise AssertionError("estimated before all inputs were checked")
 
@@ -742,17 +744,17 @@ def test_shares_of_groups_with_few_clusters__borrow_the_variance_of_others():
         draws = 1 / (1 + np.exp(-level - generator.normal(0.0, 0.5, (500, len(sizes)))))
         hits += int(((found.low[:, 0] <= draws.mean(axis=0)) & (draws.mean(axis=0) <= found.high[:, 0])).sum())
         counted += len(sizes)
-    assert hits / counted > 0.88  # 95% are meant; groups of one cluster alone would have no variance
+    assert hits / counted > 0.88  # nominally 95%; groups of a single cluster would have no variance by themselves
 
 
-def test_sampled_posteriors__widen_the_intervals_of_the_proportions_of_the_fit(run):
+def test_sampled_posteriors__widen_the_intervals(run):
     sampled = effects(run / "run", "~ party", scheduler="serial")
     known = effects(run / "run", "~ party", posteriors="fit", scheduler="serial")
     assert (sampled.se[1] > known.se[1]).all()
     assert (np.abs(sampled.estimate[1]) > np.abs(known.estimate[1]) * 0.95).all()
 
 
-def test_stored_posteriors__are_found_by_the_same_formula_and_checked(run, tmp_path, monkeypatch):
+def test_stored_posteriors__are_reused_for_the_same_formula_and_checked(run, tmp_path, monkeypatch):
     copied = tmp_path / "run"
     shutil.copytree(run / "run", copied)
     options = {"scheduler": "serial", "corpus": run / "corpus"}
@@ -791,13 +793,13 @@ def test_commands__print_tables_and_json(run, capsys):
     assert "no field 'prty' (did you mean 'party'?)" in capsys.readouterr().err
 
 
-def test_families_without_dirichlet_proportions__say_that_proportions_are_taken_as_known(run):
+def test_families_without_dirichlet_proportions__are_reported_to_treat_proportions_as_known(run):
     fit(run / "corpus", run / "labels", family="labeled-lda", iterations=5, scheduler="serial")
     found = effects(run / "labels", "~ score", scheduler="serial")
     assert any("The family labeled-lda has no posteriors of documents" in note for note in found.notes)
 
 
-def test_figures__are_forests_and_curves(run, tmp_path, capsys):
+def test_plots__are_forest_plots_and_curves(run, tmp_path, capsys):
     forest = effects(run / "run", "~ party + score", posteriors="fit", scheduler="serial")
     assert len([panel for panel in effects_figure(forest).axes if panel.get_visible()]) == 2
     curves = effects(run / "run", "~ party * score", at=["score", "party"], posteriors="fit", scheduler="serial")

@@ -1,4 +1,4 @@
-"""What labels let one expect, labels predicted from words, and tables and maps of labels and topics."""
+"""Topics that labels imply, prediction of labels from words, and tables and maps of labels and topics."""
 
 import csv
 import json
@@ -36,9 +36,9 @@ WORDS, KINDS = 18, ("a", "b", "c, and d")
 
 
 def labelled_corpus(path, seed, documents, infinite=False):
-    """Documents whose kind says which third of the words they have, and whose stars where in it.
+    """Write documents whose label `kind` determines the third of the words they use, and `stars` the part of it.
 
-    Now and then one is empty, has no kind or two, or has a label that others do not have.
+    Some documents are empty, have no kind or two kinds, or have a label that no other document has.
     """
     generator, rows, labels, stars = np.random.default_rng(seed), [], [], []
     for number in range(documents):
@@ -63,7 +63,7 @@ def labelled_corpus(path, seed, documents, infinite=False):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Corpora, and runs: an ensemble of all labels, one of kinds and stars, one of another family, one without labels."""
+    """Corpora, and runs: an ensemble with all labels, one with kind and stars, another family, and one without labels."""
     place = tmp_path_factory.mktemp("labels")
     labelled_corpus(place / "train", 1, 90)
     labelled_corpus(place / "unseen", 2, 44)
@@ -83,8 +83,9 @@ def blocks_of(model):
     return [tasks.Block(low, high, model.rows(n), Delta()) for n, (low, high) in enumerate(model.blocks)]
 
 
-def expected_by_hand(model, labels):
-    """E[pi_k / sum_l pi_l], pi_k ~ Gamma(g_k, exp(sum_j r_j x_jk)), of labels and numbers: {place in the table: r}."""
+def expected_naive(model, labels):
+    """Return E[pi_k / sum_l pi_l] for pi_k ~ Gamma(g_k, exp(sum_j r_j x_jk)), from labels and numbers {index in the
+    table: r}."""
     known = np.array([0, len(labels)]), np.array([*labels], dtype=int), np.array([*labels.values()], dtype=float)
     return naive.expected(DocumentLabels(*known, model.global_state.rates.label_log), model.global_state.prior)[0]
 
@@ -99,7 +100,7 @@ def table_of(model):
 
 
 def documents_in(corpus):
-    """Words, counts, kinds, all labels and stars of each document."""
+    """Return the words, counts, kinds, all labels and stars of each document."""
     for reference in Corpus(corpus).references:
         documents = reference.documents()
         for n in range(len(documents)):
@@ -115,7 +116,7 @@ def documents_in(corpus):
 
 
 def of_table(table, labels, stars):
-    """The places in a table, and values, of what is known of a document."""
+    """Return {index in the table: value} of what is known of a document."""
     found = {table.names.index(label): 1.0 for label in labels if label in table.names}
     for place_, number in enumerate(table.numbers, start=len(table.names)):
         if stars is not None:
@@ -124,12 +125,12 @@ def of_table(table, labels, stars):
 
 
 @pytest.mark.parametrize("run", ["all/members/000", "stars"])
-def test_given_labels__scores_the_proportions_of_labels_alone(place, run):
+def test_given_labels__scores_the_proportions_that_labels_imply(place, run):
     model, logs, tokens, labelled = Model(place / run), 0.0, 0, 0
     table, phi = table_of(model), phi_of(model)
     for _, words, counts, labels, stars in documents_in(place / "unseen"):
         known = of_table(table, labels, stars)
-        logs += counts @ np.log(phi[words] @ expected_by_hand(model, known))
+        logs += counts @ np.log(phi[words] @ expected_naive(model, known))
         tokens += counts.sum()
         labelled += bool(known)
     found = evaluate(place / run, unseen=place / "unseen", workers=1).given_labels
@@ -138,7 +139,7 @@ def test_given_labels__scores_the_proportions_of_labels_alone(place, run):
     assert found.perplexity == pytest.approx(math.exp(-logs / tokens), rel=1e-9)
 
 
-def test_given_labels__of_other_families_are_the_priors(place):
+def test_given_labels_of_other_families__uses_the_prior_proportions(place):
     assert evaluate(place / "lda", unseen=place / "unseen", workers=1).given_labels is None
     assert evaluate(place / "all", unseen=place / "bare", workers=1).given_labels is None
     model = Model(place / "lda")
@@ -170,14 +171,14 @@ def test_given_labels__of_other_families_are_the_priors(place):
         require_expectations(point)
 
 
-def judged_by_hand(models, field, values, words, counts, labels, stars):
-    """Log probability of a document under each value, the mean of the models' probabilities."""
+def log_probabilities_naive(models, field, values, words, counts, labels, stars):
+    """Return the log probability of a document under each value, as the mean of the models' probabilities."""
     logs = []
     for value in values:
         names = [label for label in labels if label[0] != field] + [(field, value)] * isinstance(value, str)
         given_stars = value if field == "stars" else stars
         by_member = [
-            phi_of(model)[words] @ expected_by_hand(model, of_table(table_of(model), names, given_stars))
+            phi_of(model)[words] @ expected_naive(model, of_table(table_of(model), names, given_stars))
             for model in models
         ]
         logs.append(counts @ np.log(np.mean(by_member, axis=0)))
@@ -187,12 +188,14 @@ def judged_by_hand(models, field, values, words, counts, labels, stars):
 @pytest.mark.parametrize(
     ("run", "field"), [("all", "kind"), ("all/members/001", "place"), ("stars", "stars"), ("stars", "kind")]
 )
-def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, monkeypatch, run, field):
+def test_prediction__selects_the_value_under_which_a_document_is_most_probable(
+    place, tmp_path, monkeypatch, run, field
+):
     members = [place / run / "members/000", place / run / "members/001"] if run == "all" else [place / run]
     models = [Model(member) for member in members]
     table = table_of(models[0])
     values = [value for name, value in table.names if name == field] or list(table.numbers[0].values)
-    monkeypatch.setattr(judging, "MAX_CELLS", 40)  # several ranges of a shard
+    monkeypatch.setattr(judging, "MAX_CELLS", 40)  # ranges of documents within a shard
     progress = []
     found = predict(
         place / run,
@@ -216,7 +219,7 @@ def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, mon
             assert (row["predicted"], row["perplexity"]) == (None, None)
             assert row["scores"] == pytest.approx([1 / len(values)] * len(values))
             continue
-        logs = judged_by_hand(models, field, values, words, counts, labels, stars)
+        logs = log_probabilities_naive(models, field, values, words, counts, labels, stars)
         assert row["scores"] == pytest.approx(np.exp(logs - np.logaddexp.reduce(logs)), rel=1e-6)
         assert row["predicted"] == values[int(np.argmax(logs))]
         assert row["score"] == max(row["scores"])
@@ -225,7 +228,7 @@ def test_prediction__is_what_makes_a_document_most_probable(place, tmp_path, mon
     assert (found.known, found.right) == (known, right)
 
 
-def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
+def test_prediction__finds_what_is_simulated_and_is_scored(place, tmp_path):
     from sklearn.metrics import f1_score
 
     out, picture = tmp_path / "out.parquet", tmp_path / "kinds.svg"
@@ -252,7 +255,7 @@ def test_prediction__finds_what_is_planted_and_is_scored(place, tmp_path):
     assert all(f">{kind}<" in text for kind in KINDS)
 
 
-def test_other_families__give_labels_too(place, tmp_path):
+def test_other_families__predict_labels_too(place, tmp_path):
     for number, where in enumerate([{"scheduler": "serial"}, {"workers": 3}]):
         found = predict(place / "plda", place / "unseen", tmp_path / f"{number}", field="kind", **where)
     assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
@@ -262,12 +265,12 @@ def test_other_families__give_labels_too(place, tmp_path):
     weights = label_topics(place / "plda", 2)
     for row, title in enumerate(weights.titles):
         label = title.rpartition("=")[2]
-        if weights.documents[row] > 5:  # labels of fewer may have no token
+        if weights.documents[row] > 5:  # labels of fewer documents may have no tokens
             assert any(label in weights.topics[topic].title for topic in weights.foremost(row, 2))
     assert len(label_map(weights).marks) == len(weights.titles) + len(weights.topics)
 
 
-def test_values__restrict_the_choice(place, tmp_path):
+def test_values__restrict_the_predicted_labels(place, tmp_path):
     predict(place / "all", place / "unseen", tmp_path / "two", field="kind", values=["b", KINDS[2]], workers=1)
     assert pq.read_table(tmp_path / "two")["labels"][0].as_py() == ["b", KINDS[2]]
     command = ["predict", str(place / "stars"), str(place / "unseen"), str(tmp_path / "some"), "--field", "stars"]
@@ -294,14 +297,16 @@ def test_values__restrict_the_choice(place, tmp_path):
         ("all", "bare", {"field": "kind", "confusion": "x.png"}, InputError, "no document has a value"),
     ],
 )
-def test_prediction__refuses_and_writes_nothing(place, tmp_path, monkeypatch, run, corpus, options, error, message):
+def test_invalid_predictions__are_refused_before_anything_is_written(
+    place, tmp_path, monkeypatch, run, corpus, options, error, message
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=message):
         predict(place / run, place / corpus, tmp_path / "out", **options, workers=1)
     assert not list(tmp_path.iterdir())
 
 
-def test_prediction__overwrites_nothing_and_takes_documents_without_labels(place, tmp_path):
+def test_prediction__overwrites_nothing_and_accepts_documents_without_labels(place, tmp_path):
     found = predict(place / "all", place / "bare", tmp_path / "out", field="kind", workers=1)
     assert (found.documents, found.known) == (2, 0)
     assert pq.read_table(tmp_path / "out")["known"].null_count == 2
@@ -313,7 +318,7 @@ def test_prediction__overwrites_nothing_and_takes_documents_without_labels(place
         evaluate(place / "all", heldout=place / "unseen", field=["kind"])
 
 
-def test_a_corpus_that_counts_more_documents_than_it_has__is_refused_at_once(place, tmp_path):
+def test_a_corpus_with_a_wrong_number_of_documents__is_refused_at_once(place, tmp_path):
     corpus = shutil.copytree(place / "unseen", tmp_path / "unseen")
     more = MAX_SHARD_DOCUMENTS - Corpus(corpus).manifest.shards[0].documents
     for counted in (lambda record: record, lambda record: record["shards"][0]):
@@ -325,7 +330,7 @@ def test_a_corpus_that_counts_more_documents_than_it_has__is_refused_at_once(pla
         Corpus(corpus)
 
 
-def test_expected_topics__match_the_labels(place):
+def test_expected_topics__are_those_that_the_labels_imply(place):
     model = Model(place / "stars")
     table, phi = table_of(model), phi_of(model)
     for given_, labels, stars in (
@@ -334,7 +339,7 @@ def test_expected_topics__match_the_labels(place):
         ([KINDS[2], "a", "stars=3"], ["a", KINDS[2]], 3.0),
         (["kind=a", "stars=1.5"], ["a"], 1.5),
     ):
-        theta = expected_by_hand(model, of_table(table, [("kind", label) for label in labels], stars))
+        theta = expected_naive(model, of_table(table, [("kind", label) for label in labels], stars))
         found = expected_topics(place / "stars", given_, 3)
         assert [topic.expected for topic in found] == sorted((topic.expected for topic in found), reverse=True)
         for topic in found:
@@ -355,19 +360,19 @@ def test_expected_topics__match_the_labels(place):
         ("stars=inf", "finite number"),
     ],
 )
-def test_expected_topics__of_unknown_labels_name_near_ones(place, given_, message):
+def test_expected_topics_of_unknown_labels__suggest_similar_ones(place, given_, message):
     with pytest.raises(OptionError, match=message):
         expected_topics(place / "stars", [given_])
 
 
-def test_expected_topics__ask_which_field(place):
+def test_expected_topics__require_a_field_if_labels_are_ambiguous(place):
     with pytest.raises(OptionError, match="kind=a or place=a"):
         expected_topics(place / "all", ["a"])
     with pytest.raises(OptionError, match="does not use labels"):
         expected_topics(place / "lda", [])
 
 
-def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place, monkeypatch):
+def test_label_topics__are_the_familys_weights_or_proportions_relative_to_shares(place, monkeypatch):
     model = Model(place / "all")
     found = label_topics(place / "all", 2)
     ids = [topic.id for topic in found.topics]
@@ -378,7 +383,7 @@ def test_label_topics__are_the_familys_weights_or_proportions_over_shares(place,
     ratings = label_topics(place / "stars", 2)
     stars = Model(place / "stars")
     for row, known in zip(ratings.weights, [*({j: 1.0} for j in range(len(ratings.titles)))], strict=True):
-        theta = expected_by_hand(stars, known)
+        theta = expected_naive(stars, known)
         for weight, topic in zip(row, ratings.topics, strict=True):
             assert weight == pytest.approx(math.log(max(theta[topic.id], 1e-9) / max(topic.share, 1e-9)), rel=1e-6)
 
@@ -415,7 +420,7 @@ def test_commands__print_text_and_json(place, tmp_path, capsys):
     assert main(["topics", run, "--given", "nothing"]) == 2
 
 
-def test_pictures_and_report__show_labels_and_topics(place, tmp_path):
+def test_plots_and_report__show_labels_and_topics(place, tmp_path):
     for kind in ("svg", "png"):
         assert plot(place / "all", tmp_path / f"map.{kind}", what=["labels"]) == ["labels"]
         assert (tmp_path / f"map.{kind}").stat().st_size > 1000

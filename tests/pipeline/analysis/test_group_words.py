@@ -1,4 +1,4 @@
-"""Words by group: log-odds and variances against a loop over documents, and words that groups were given."""
+"""Words by group: log-odds and variances against a loop over documents, and recovery of simulated differences."""
 
 import json
 
@@ -14,7 +14,7 @@ from collapsium.storage.errors import OptionError
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run on texts of two topics, of whose words one party prefers torture, and the other prosecute."""
+    """A run on texts of two topics, in which one party prefers the word torture and the other prosecute."""
     folder, generator = tmp_path_factory.mktemp("words"), np.random.default_rng(0)
     with (folder / "texts.jsonl").open("w") as file:
         for number in range(240):
@@ -63,7 +63,7 @@ def test_words_by__equals_a_loop_over_documents(run):
     assert compared.documents == {"L": 118, "R": 117, "(missing)": 5}
 
 
-def test_words_by__finds_the_words_of_groups(run, tmp_path, capsys):
+def test_words_by__recovers_the_words_of_groups(run, tmp_path, capsys):
     topic = law_of(run)
     rows = words_by(run / "run", topic, "party", contrast=["L", "R"]).records(1)
     assert [row["word"] for row in rows] == ["torture", "prosecute"]
@@ -106,7 +106,7 @@ def test_errors_of_the_command__name_its_flags(run, capsys, arguments, message):
 
 
 @pytest.mark.parametrize("contrast", ["party=L, left,R", "R,L, left"])
-def test_groups__may_have_commas_in_their_names(contrast):
+def test_names_of_groups__may_contain_commas(contrast):
     groups = ["R", "L, left", "X"]
     [(name, sides)] = _compared(groups, contrast.rpartition("=")[2].split(","))
     assert (name, sides) in [("L, left - R", ([1], [0])), ("R - L, left", ([0], [1]))]
@@ -124,6 +124,6 @@ def test_groups__may_have_commas_in_their_names(contrast):
         (0, "party", {"contrast": ["L", "X"]}, "no document has the value 'X'"),
     ],
 )
-def test_bad_input__ends_in_one_line(run, topic, field, options, message):
+def test_invalid_input__is_refused_in_one_line(run, topic, field, options, message):
     with pytest.raises(OptionError, match=message):
         words_by(run / "run", topic, field, scheduler="serial", **options)

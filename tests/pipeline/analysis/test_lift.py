@@ -23,17 +23,18 @@ from tests.strategies import documents_of
 shares = st.dictionaries(st.integers(0, 9), st.floats(0.01, 1.0), min_size=1)
 
 
-def test_general_topics__do_not_head_the_row():
+def test_general_topics__do_not_rank_first():
     overall = {0: 0.6, 1: 0.05, 2: 0.05, 3: 0.0001}
     found = by_lift([(0, 0.5), (1, 0.3), (2, 0.1), (3, 0.01)], overall, 4)
-    assert [topic.topic for topic in found] == [1, 3, 2]  # the general topic is less than overall, and left out
+    # the general topic has less than its overall share, and is left out
+    assert [topic.topic for topic in found] == [1, 3, 2]
     assert (found[0].share, found[0].lift) == (0.3, pytest.approx(6.0))
-    # A rare topic of which there is hardly anything does not come before, although it is a hundred times its share.
+    # A very rare topic does not rank first, although its share is a hundred times the overall one.
     assert found[1].lift == pytest.approx(100.0)
 
 
 @given(shares, shares)
-def test_topics__fall_by_smoothed_lift(group, overall):
+def test_topics__are_sorted_by_smoothed_lift(group, overall):
     found = by_lift(group.items(), overall, 4)
     lifts = [smoothed_lift(topic.share, overall.get(topic.topic, 0.0)) for topic in found]
     assert lifts == sorted(lifts, reverse=True)
@@ -45,7 +46,7 @@ def test_topics__fall_by_smoothed_lift(group, overall):
 @pytest.mark.parametrize(
     ("factor", "text"), [(0.04, "0.0"), (9.94, "9.9"), (9.96, "10"), (998.7, "999"), (1e9, ">999")]
 )
-def test_factors__are_short(factor, text):
+def test_factors__are_printed_with_few_digits(factor, text):
     assert times(factor) == text
 
 
@@ -59,7 +60,7 @@ def test_expected_topics__are_ranked_by_lift_without_factors():
 
 @pytest.fixture(scope="module")
 def labelled(tmp_path_factory):
-    """A run on documents half of whose words are everybody's and half their label's."""
+    """A run on documents half of whose words are common to all and half specific to their label."""
     place, generator = tmp_path_factory.mktemp("lift"), np.random.default_rng(0)
     rows, labels = [], []
     for number in range(60):
@@ -93,7 +94,7 @@ def test_report__shows_share_and_lift_over_the_mean_of_all_documents(labelled):
         assert best[0].lift > 1.5
 
 
-def test_report__without_means_compares_with_shares_of_the_tokens(labelled):
+def test_report_without_mean_proportions__compares_with_shares_of_the_tokens(labelled):
     shutil.copytree(labelled / "run", labelled / "old")
     model = Model(labelled / "old")
     summary = read_summary(model.folder, model.record)

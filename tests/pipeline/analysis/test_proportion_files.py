@@ -1,4 +1,4 @@
-"""Files of topic proportions, in the format that their name says."""
+"""Files of topic proportions, in the format that their suffix names."""
 
 import csv
 import zipfile
@@ -39,7 +39,7 @@ def fitted(tmp_path_factory):
 
 
 def matrix_of(path, count):
-    """Read a file of `infer`, in any format, as ids, segments and a dense matrix."""
+    """Read a file of `infer` in any format as ids, segments and a dense matrix."""
     name = str(path)
     if name.endswith(".npy"):
         with Path(name[:-4] + ".ids.csv").open(newline="") as file:
@@ -103,7 +103,7 @@ def test_an_unknown_suffix__is_refused_before_any_work(fitted, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("name", ["o.npy", "o.ids.csv"])
-def test_what_another_process_has_written_meanwhile__stays(tmp_path, name):
+def test_a_file_that_another_process_has_written_meanwhile__is_not_overwritten(tmp_path, name):
     table = pa.table({"id": ["a"], "proportions": pa.FixedSizeListArray.from_arrays(pa.array([0.5, 0.5]), 2)})
     with pytest.raises(OccupiedError, match=name), written_to(tmp_path / "o.npy", SCHEMA, dense=True) as writer:
         writer.write(table)
@@ -112,7 +112,7 @@ def test_what_another_process_has_written_meanwhile__stays(tmp_path, name):
 
 
 @pytest.mark.parametrize(("name", "taken"), [("o.npy", "o.npy"), ("o.npy", "o.ids.csv"), ("o.csv", "o.csv")])
-def test_files_that_exist__stay(fitted, tmp_path, name, taken):
+def test_existing_files__are_not_overwritten(fitted, tmp_path, name, taken):
     (tmp_path / taken).write_text("mine")
     with pytest.raises(OccupiedError, match=taken):
         infer(fitted / "run", fitted / "c", tmp_path / name, **WHERE)
@@ -120,7 +120,7 @@ def test_files_that_exist__stay(fitted, tmp_path, name, taken):
 
 
 @pytest.mark.parametrize("name", ["o.parquet", "o.csv", "o.npy", "o.npz"])
-def test_what_is_cut_short__leaves_nothing(tmp_path, name):
+def test_an_interrupted_command__leaves_no_file(tmp_path, name):
     table = pa.table({"id": ["a"], "proportions": pa.FixedSizeListArray.from_arrays(pa.array([0.5, 0.5]), 2)})
     with pytest.raises(RuntimeError), written_to(tmp_path / name, SCHEMA, dense=True) as writer:
         writer.write(table)
@@ -163,7 +163,7 @@ def test_predict__writes_csv_without_lists(fitted, tmp_path):
     assert table.column("known").to_pylist() == ["x", "y", "x"]
 
 
-def test_texts__are_scored_as_the_corpus_of_them(fitted, tmp_path, capsys):
+def test_scores_of_texts__equal_scores_of_their_corpus(fitted, tmp_path, capsys):
     put_lines(tmp_path / "new.jsonl", [{"id": "n", "text": "aa bb cc. dd zz zz."}])
     ingest(tmp_path / "new.jsonl", tmp_path / "new", like=fitted / "run")
     texts, corpus = (evaluate(fitted / "run", unseen=tmp_path / name, **WHERE) for name in ("new.jsonl", "new"))
@@ -176,7 +176,7 @@ def test_texts__are_scored_as_the_corpus_of_them(fitted, tmp_path, capsys):
     assert "warning: 2 of 6 tokens (33.3%)" in output.err
 
 
-def test_endings__are_recognised_by_the_name():
+def test_formats__are_recognised_by_the_suffix():
     assert [ending_of(f"s3://a.b/c/{name}") for name in ("x.CSV", "x", "x.y.npz")] == [".csv", ".parquet", ".npz"]
 
 
@@ -184,7 +184,7 @@ THETA_ROWS = st.lists(st.sampled_from([0.0, 1e-4, 0.05, 0.1, 0.1, 0.25, 0.4, 1.0
 
 
 @given(st.lists(THETA_ROWS, max_size=12), st.sampled_from([0.0, 0.05, 0.2]))
-def test_sparse_proportions__exceed_the_threshold_the_largest_first(rows, threshold):
+def test_sparse_proportions__exceed_the_threshold_in_descending_order(rows, threshold):
     theta = np.array(rows, dtype=float).reshape(-1, 5)
     table = sparse(pa.array([str(number) for number in range(len(rows))], pa.string()), theta, threshold)
     for row, listed in zip(rows, table.to_pylist(), strict=True):
@@ -194,8 +194,8 @@ def test_sparse_proportions__exceed_the_threshold_the_largest_first(rows, thresh
 
 
 @given(st.lists(st.integers(0, 40), max_size=60).map(sorted), st.integers(0, 1000))
-def test_documents_with_many_topics__are_sorted_in_parts(documents, seed):
-    """A document's number has few bits where topics have many."""
+def test_documents_with_many_topics__are_sorted_in_several_parts(documents, seed):
+    """The sort key leaves few bits for the document's number if there are many topics."""
     generator = np.random.default_rng(seed)
     document, topics = np.array(documents, dtype=np.int64), 1 << 30
     topic = generator.choice(topics, document.size, replace=False)

@@ -1,4 +1,4 @@
-"""Results for segments: proportions, pictures, the report, and scores of the same tokens for all models."""
+"""Results for segments: proportions, plots, the report, and scores of the same tokens for all models."""
 
 import json
 from dataclasses import replace
@@ -50,7 +50,8 @@ OPTIONS = {"topics": 3, "iterations": 4, "scheduler": "serial"}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Corpora of documents with segments: fitted ones, and others in two parts; each exploded too. Runs on them."""
+    """Corpora of documents with segments, each also exploded: training ones, and unseen ones in two parts; and runs on
+    them."""
     found = tmp_path_factory.mktemp("segments")
     simulate(
         found / "all", family="segmented-lda", documents=24, words=40, tokens=50, topics=3, shard_tokens=500, seed=3
@@ -66,7 +67,7 @@ def place(tmp_path_factory):
 
 
 def counts_of(corpus):
-    """Ids of documents, and their numbers of segments."""
+    """Return the ids of documents, and their numbers of segments."""
     parts = [reference.documents() for reference in Corpus(corpus).references]
     ids = [name for part in parts for name in part.ids.to_pylist()]
     return ids, np.concatenate([segment_counts(part.extras["segments"]) for part in parts])
@@ -80,7 +81,7 @@ def dense(table, width):
 
 
 def renamed(corpus, out):
-    """The same documents with other ids."""
+    """Write the same documents with other ids."""
     corpus = Corpus(corpus)
     with created(Folder(out)) as folder:
         writer = CorpusWriter(folder, len(corpus.vocabulary.words))
@@ -92,7 +93,7 @@ def renamed(corpus, out):
 
 
 @pytest.mark.parametrize("corpus", ["train", "observed"])
-def test_infer__writes_a_row_a_segment(place, tmp_path, corpus, capsys):
+def test_infer__writes_a_row_per_segment(place, tmp_path, corpus, capsys):
     ids, counts = counts_of(place / corpus)
     out = tmp_path / "out.parquet"
     assert main(["infer", str(place / "run"), str(place / corpus), str(out), "--segments", "--threshold", "0"]) == 0
@@ -109,7 +110,7 @@ def test_infer__writes_a_row_a_segment(place, tmp_path, corpus, capsys):
     assert documents.schema.names == ["id", "topics", "proportions"]
 
 
-def test_infer__of_a_fitted_corpus_has_the_proportions_that_were_fitted(place, tmp_path):
+def test_infer_of_the_training_corpus__returns_the_fitted_proportions(place, tmp_path):
     model = Model(place / "run")
     infer(place / "run", place / "train", tmp_path / "out.parquet", segments=True, threshold=0.0, scheduler="serial")
     shares = [
@@ -120,7 +121,7 @@ def test_infer__of_a_fitted_corpus_has_the_proportions_that_were_fitted(place, t
     assert np.array_equal(dense(pq.read_table(tmp_path / "out.parquet"), 3), np.concatenate(shares))
 
 
-def test_infer__of_segments_is_refused_where_a_family_has_none(place, tmp_path, capsys):
+def test_infer_of_segments__is_refused_for_families_without_segments(place, tmp_path, capsys):
     with pytest.raises(OptionError, match="gibbs-lda does not model segments"):
         infer(place / "flat", place / "train-flat", tmp_path / "out.parquet", segments=True)
     assert main(["infer", str(place / "flat"), str(place / "train"), str(tmp_path / "o"), "--segments"]) == 2
@@ -128,8 +129,8 @@ def test_infer__of_segments_is_refused_where_a_family_has_none(place, tmp_path, 
     assert not list(tmp_path.iterdir())
 
 
-def reckoned(run, observed, scored, seed):
-    """The score by hand, of one shard after another whose documents are the same."""
+def score_naive(run, observed, scored, seed):
+    """Return the score computed directly, from pairs of shards that have the same documents."""
     model, total, tokens = Model(run), 0.0, 0
     half = model.family
     parts = document_parts(half)
@@ -147,7 +148,7 @@ def reckoned(run, observed, scored, seed):
 def test_evaluate__fits_unseen_documents_on_one_corpus_and_scores_them_on_another(place, run, tail):
     observed, scored = place / f"observed{tail}", place / f"scored{tail}"
     found = evaluate(place / run, unseen=observed, heldout=scored, seed=2, scheduler="serial")
-    score, tokens = reckoned(place / run, observed, scored, 2)
+    score, tokens = score_naive(place / run, observed, scored, 2)
     assert found.score == pytest.approx(score, abs=1e-9)
     assert found.perplexity == pytest.approx(np.exp(-found.score))
     assert found.tokens == tokens == Corpus(place / "scored").manifest.tokens
@@ -158,7 +159,7 @@ def test_evaluate__fits_unseen_documents_on_one_corpus_and_scores_them_on_anothe
     assert evaluate(place / run, unseen=observed, heldout=scored, seed=2, workers=2) == found
 
 
-def test_completion__over_the_first_words_takes_what_segments_expect_of_the_others(place):
+def test_completion_with_the_first_words__uses_the_renormalised_probabilities_of_segments(place):
     limit, model, logs, tokens = 25, Model(place / "run"), 0.0, 0
     half = model.family
     phi = half.probabilities(model.rows(0), model.global_state)["word_topic"]
@@ -177,7 +178,7 @@ def test_completion__over_the_first_words_takes_what_segments_expect_of_the_othe
     assert found.score == pytest.approx(logs / tokens, abs=1e-6)
 
 
-def test_families__that_ask_for_more_than_words_and_topics_are_no_default_of_comparisons():
+def test_families_that_need_more_than_words_and_topics__are_not_compared_by_default():
     assert "gibbs-lda" in default_families()
     assert not {"segmented-lda", "sequential-lda", "hdsp"} & set(default_families())
     assert not {"labeled-lda", "dirichlet-network"} & set(default_families())
@@ -198,7 +199,7 @@ def test_evaluate__averages_members_on_two_corpora(place, capsys):
     assert "given labels" in capsys.readouterr().out
 
 
-def test_evaluate__names_what_does_not_fit_of_two_corpora(place, small, tmp_path, capsys):
+def test_evaluate__reports_corpora_that_do_not_belong_together(place, small, tmp_path, capsys):
     run = place / "run"
     with pytest.raises(MismatchError, match="expected the .* documents of .*observed"):
         evaluate(run, unseen=place / "observed", heldout=place / "scored-flat")
@@ -211,7 +212,7 @@ def test_evaluate__names_what_does_not_fit_of_two_corpora(place, small, tmp_path
         evaluate(run)
 
 
-def test_plot__shows_the_document_of_most_segments(place, tmp_path, capsys):
+def test_plot__shows_the_document_with_the_most_segments(place, tmp_path, capsys):
     ids, counts = counts_of(place / "train")
     found = segment_proportions(place / "run")
     assert found.document == ids[int(counts.argmax())]
@@ -256,7 +257,7 @@ def test_plot__puts_two_runs_side_by_side_with_the_same_colours(place, tmp_path)
     assert again == {first_topic: second_topic for second_topic, first_topic in partner.items()}
 
 
-def test_neighbour_distance__of_a_family_without_segments_takes_documents(place):
+def test_neighbour_distance_of_a_family_without_segments__uses_documents(place):
     ids, counts = counts_of(place / "train")
     number = int(counts.argmax())
     model, ends = Model(place / "flat"), running(counts)
@@ -275,7 +276,7 @@ def test_neighbour_distance__of_a_family_without_segments_takes_documents(place)
     assert len(segment_proportions(place / "flat").proportions) == counts.sum()
 
 
-def test_plot__says_what_is_not_there(place, small, tmp_path):
+def test_plot__reports_missing_documents_and_segments(place, small, tmp_path):
     run, out = place / "run", tmp_path / "x.svg"
     cases = [
         ({"document": "nobody"}, OptionError, "no document with this id"),
@@ -301,7 +302,7 @@ def test_plot__says_what_is_not_there(place, small, tmp_path):
 
 
 @given(st.lists(st.integers(0, 40), max_size=10, unique=True), st.permutations(range(41)))
-def test_colours__are_all_different_and_those_of_the_largest_their_own(drawn, order):
+def test_colours__are_distinct_and_constant_for_the_largest_topics(drawn, order):
     found = colours_of(drawn, order, 10)
     assert sorted(found) == sorted(drawn)
     assert len(set(found.values())) == len(drawn)
@@ -309,7 +310,7 @@ def test_colours__are_all_different_and_those_of_the_largest_their_own(drawn, or
 
 
 @given(st.integers(2, 400), st.integers(0, 5))
-def test_segments__are_grouped_in_runs_that_keep_their_mean(number, seed):
+def test_segments__are_grouped_in_runs_with_the_same_mean(number, seed):
     shares = np.random.default_rng(seed).dirichlet(np.ones(4), size=number)
     found = means_over_runs(shares)
     assert len(found) == min(number, MAX_RUNS)
@@ -324,7 +325,7 @@ def test_segments__are_grouped_in_runs_that_keep_their_mean(number, seed):
     assert np.array_equal(longest.shares, means_over_runs(shares[:, longest.topics]).T)
 
 
-def test_report__shows_the_documents_of_most_segments(place, tmp_path):
+def test_report__shows_the_documents_with_the_most_segments(place, tmp_path):
     model = Model(place / "run")
     summary = read_summary(model.folder, model.record)
     ids, counts = counts_of(place / "train")
@@ -347,7 +348,7 @@ def test_report__shows_the_documents_of_most_segments(place, tmp_path):
 
 
 @pytest.mark.parametrize("shares", [((0.5,),), ((0.5, 0.5), (0.5,)), ((), ()), ((0.1,) * 3, (0.1,) * 3)])
-def test_summary__whose_segments_do_not_fit_is_refused(place, shares):
+def test_a_summary_whose_segments_do_not_fit__is_refused(place, shares):
     model = Model(place / "run")
     record = read_summary(model.folder, model.record).model_dump(mode="json")
     wrong = SegmentedDocument(id="x", title=None, segments=2, distance=0.1, topics=(0, 1), shares=shares)

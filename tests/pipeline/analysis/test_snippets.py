@@ -1,4 +1,5 @@
-"""Passages of example documents: found by id in whatever was ingested, marked, and never markup."""
+"""Passages of example documents: found by id in any ingested source, with marked words, and never interpreted as
+markup."""
 
 import csv
 import json
@@ -21,7 +22,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)> & <b>"
 
 
 def texts_of(seed, count=24):
-    """Texts on one of two themes, with markup in them."""
+    """Return texts on one of two themes, which contain markup."""
     generator = np.random.default_rng(seed)
     texts = []
     for number in range(count):
@@ -31,7 +32,7 @@ def texts_of(seed, count=24):
 
 
 def shown(path):
-    """Snippets by document of a page, with the words that are marked."""
+    """Return the passages of a page by document, with the marked words."""
     text = path.read_text(encoding="utf-8")
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
     found = {}
@@ -54,7 +55,7 @@ def write_lines(path, texts, first=0):
 
 
 def check(path, expected):
-    """All examples have passages of their own texts, and no markup of these is in the page."""
+    """Require that all examples show passages of their texts, and that the page contains none of the texts' markup."""
     found, data, text = shown(path)
     assert set(found) == {document["id"] for document in data["documents"]}
     for name, snippet in found.items():
@@ -89,7 +90,7 @@ def test_report__shows_passages_of_json_lines(tmp_path, capsys):
     assert "No text was found" in " ".join(found.notes)
 
 
-def test_report__finds_numbered_documents_of_tables_also_appended_ones(tmp_path):
+def test_report__finds_numbered_documents_of_tables_including_appended_ones(tmp_path):
     texts = texts_of(2, 30)
     for name, part in (("a.csv", texts[:20]), ("b.csv", texts[20:])):
         with (tmp_path / name).open("w", newline="") as file:
@@ -156,7 +157,7 @@ def test_passage__is_a_part_of_the_text_with_its_words_marked(given_words, form)
         assert len(found) > 1
 
 
-def test_passage__is_where_most_of_the_words_are():
+def test_passage__is_the_part_with_most_of_the_words():
     filler = "nothing of note happens here at all, and it goes on. " * 20
     text = f"{filler}Some wheat. {filler}The wheat harvest was good in New York. {filler}"
     found = passage(text, {"wheat": 1.0, "harvest": 1.0, "new_york": 1.0})
@@ -174,7 +175,7 @@ def test_passage__has_words_marked_by_their_normal_forms():
 
 
 @pytest.mark.parametrize("way", ["stem:english", "lemma:english"])
-def test_report_of_normalised_words__marks_words_with_these_forms(tmp_path, way):
+def test_report_of_normalised_words__marks_all_words_with_these_forms(tmp_path, way):
     themes = (["harvests", "ponies", "crises", "grains"], ["banking", "dollars", "loans", "economies"])
     texts = [" ".join([*themes[number % 2], "ponder", "bankrupt"]) for number in range(12)]
     source = write_lines(tmp_path / "x.jsonl", texts)

@@ -1,4 +1,4 @@
-"""Topic shares by period, from the documents' proportions, from a run alone, in pictures, tables and reports."""
+"""Topic shares by period: from proportions, from a run alone, and in plots, tables and reports."""
 
 import csv
 import datetime
@@ -24,14 +24,14 @@ from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.summary import parse_summary, read_summary
 from collapsium.workers.ingest.dates import hours_of
 from collapsium.workers.periods import NAMES, date_sums, period_of
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.strategies import documents_of
 
 HOSTILE = "<script>alert(1)</script>"
 
 
 def dates_of(count):
-    """Dates of about three years, in several forms; one of another kind in ten."""
+    """Return dates of about three years in several forms, and a different kind of date in every tenth document."""
     odd = [None, "1990", HOSTILE, "03/04/1990"]
     forms = ["%Y-%m-%d", "%d-%b-%Y 10:20:30", "%Y-%m-%dT%H:%M:%SZ"]
     first = datetime.datetime(1989, 1, 1)
@@ -43,7 +43,7 @@ def dates_of(count):
 def dated_run(tmp_path_factory):
     """A run on documents with dates, whose corpus was removed; a copy of the corpus; and the dates."""
     place = tmp_path_factory.mktemp("time")
-    rows = [row for row in planted_rows(3, documents=85) if row]
+    rows = [row for row in simulated_rows(3, documents=85) if row]
     dates = dates_of(len(rows))
     with created(Folder(place / "kept")) as folder:
         writer = CorpusWriter(folder, 30, 500)
@@ -74,13 +74,13 @@ def test_shares__are_means_of_proportions_weighted_by_tokens(dated_run, tmp_path
     assert found.summary.missing + found.summary.unreadable == years.count(None)
 
 
-def test_summaries__have_the_same_bits_for_any_workers(dated_run):
+def test_summaries__have_the_same_bits_for_any_number_of_workers(dated_run):
     run = dated_run[0]
     again = run.parent / "again"
     assert (run / "model/summary.json").read_bytes() == (again / "model/summary.json").read_bytes()
 
 
-def test_periods__choose_themselves_and_tell_what_they_leave_out(dated_run):
+def test_periods__are_chosen_automatically_and_report_what_they_omit(dated_run):
     found = topic_shares(dated_run[0])
     assert found.period in ("month", "quarter")
     assert 10 <= len(found.names) <= 60
@@ -93,7 +93,7 @@ def test_periods__choose_themselves_and_tell_what_they_leave_out(dated_run):
         topic_shares(dated_run[0], period="fortnight")
 
 
-def test_plot__writes_a_picture_and_a_table(dated_run, tmp_path, capsys):
+def test_plot__writes_a_plot_and_a_table(dated_run, tmp_path, capsys):
     run = str(dated_run[0])
     picture, table = tmp_path / "time.svg", tmp_path / "time.csv"
     assert main(["plot", run, str(picture), "--what", "time", "--period", "quarter", "--csv", str(table)]) == 0
@@ -116,7 +116,7 @@ def test_plot__writes_a_picture_and_a_table(dated_run, tmp_path, capsys):
     assert not (tmp_path / "wrong.svg").exists()
 
 
-def test_plot__of_documents_without_dates_is_refused(small, tmp_path):
+def test_plot_of_documents_without_dates__is_refused(small, tmp_path):
     fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, scheduler="serial")
     with pytest.raises(OptionError, match="date"):
         plot(tmp_path / "run", tmp_path / "out.svg", what=["time"])
@@ -124,7 +124,7 @@ def test_plot__of_documents_without_dates_is_refused(small, tmp_path):
     assert 'id="time"' not in (tmp_path / "out.html").read_text()
 
 
-def test_report__has_a_section_of_time(dated_run, tmp_path):
+def test_report__has_a_section_on_time(dated_run, tmp_path):
     report(dated_run[0], tmp_path / "out.html")
     text = (tmp_path / "out.html").read_text()
     found = topic_shares(dated_run[0])
@@ -136,7 +136,7 @@ def test_report__has_a_section_of_time(dated_run, tmp_path):
     assert "&lt;script&gt;alert(1)" in section
 
 
-def test_summary__of_broken_dates_is_refused(dated_run):
+def test_a_summary_with_damaged_dates__is_refused(dated_run):
     model = Model(dated_run[0])
     record = read_summary(model.folder, model.record).model_dump(mode="json")
     assert parse_summary(record, "x").dates is not None
@@ -151,7 +151,7 @@ def test_summary__of_broken_dates_is_refused(dated_run):
     st.integers(-5_000_000, 5_000_000),
     st.sampled_from([*NAMES, "5 years", "4 years from 1789-03-04", "36 hours", "7 months"]),
 )
-def test_period__begins_before_a_moment_and_ends_after_it(hour, period):
+def test_a_period__includes_its_moment(hour, period):
     texts = pa.array([(datetime.datetime(1970, 1, 1) + datetime.timedelta(hours=hour)).isoformat()])
     ones = np.ones(1)
     found = by_period(
@@ -164,7 +164,7 @@ def test_period__begins_before_a_moment_and_ends_after_it(hour, period):
 
 
 @given(st.integers(2, 40), st.integers(0, 100))
-def test_errors__shrink_as_documents_become_many(count, seed):
+def test_errors__decrease_with_the_number_of_documents(count, seed):
     generator = np.random.default_rng(seed)
     theta = np.repeat(generator.dirichlet(np.ones(2), size=count), 5, axis=0)
     dates = pa.array(["1990"] * count + ["1991"] * 4 * count)

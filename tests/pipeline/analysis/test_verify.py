@@ -1,4 +1,4 @@
-"""`verify` names every damaged file and no sound one."""
+"""`verify` names every damaged file, and no others."""
 
 import json
 import shutil
@@ -12,7 +12,7 @@ from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.arrays import read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 
 FITS = (
     {"family": "lda", "topics": 3},
@@ -31,14 +31,14 @@ FITS = (
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verify")
-    corpus = write_corpus(folder / "corpus", planted_rows(1, documents=12), 30, shard_tokens=150)
+    corpus = write_corpus(folder / "corpus", simulated_rows(1, documents=12), 30, shard_tokens=150)
     for number, options in enumerate(FITS):
         fit(corpus, folder / f"run{number}", iterations=3, checkpoint_every=1, **options)
     return folder
 
 
 @pytest.mark.parametrize("number", range(len(FITS)))
-def test_what_a_fit_leaves__is_well(place, number):
+def test_the_results_of_a_fit__are_valid(place, number):
     run = place / f"run{number}"
     for path in (run, run / "model", *(run / "checkpoints").glob("0*")):
         found = verify(path)
@@ -47,7 +47,7 @@ def test_what_a_fit_leaves__is_well(place, number):
         assert found.parts >= 3
 
 
-def test_corpora__are_well(place, tmp_path):
+def test_corpora__are_valid(place, tmp_path):
     assert verify(place / "corpus").broken == []
     simulate(tmp_path / "drawn", family="hdp", documents=30, words=20, tokens=20, topics=3)
     assert verify(tmp_path / "drawn").broken == []
@@ -61,8 +61,8 @@ def test_corpora__are_well(place, tmp_path):
     ("what", "ways", "least"),
     [("corpus", 3, 15), ("run1", 1, 20), pytest.param("run1", 3, 60, marks=pytest.mark.long)],
 )
-def test_every_file__that_is_broken_is_named(place, tmp_path, what, ways, least):
-    """Each file is broken in all three ways, or in one of them in turn."""
+def test_every_damaged_file__is_named(place, tmp_path, what, ways, least):
+    """Each file is damaged in all three ways, or in one of them in turn."""
     shutil.copytree(place / what, tmp_path / "whole")
     tried = 0
     paths = [path for path in sorted((tmp_path / "whole").rglob("*")) if path.is_file()]
@@ -76,7 +76,7 @@ def test_every_file__that_is_broken_is_named(place, tmp_path, what, ways, least)
         for broken in broken_data if ways == 3 else broken_data[number % 3 : number % 3 + 1]:
             path.unlink() if broken is None else path.write_bytes(broken)
             finding = findings_of(tmp_path / "whole")
-            # A record's white space may differ.
+            # the white space of a record may differ
             assert path.name in finding or (broken and path.suffix == ".json"), path
             tried += 1
         path.write_bytes(data)
@@ -92,7 +92,7 @@ def findings_of(path):
 
 
 def rewritten(run, part, change):
-    """Change an array of a finished model, with all digests made right again."""
+    """Change an array of a finished model, and correct all digests."""
     model = run / "model"
     folder = Folder(model / part)
     arrays = {name: np.array(values) for name, values in read_arrays(folder).items()}
@@ -125,14 +125,14 @@ def double(name):
         (0, "documents/00000", lambda arrays: arrays.pop("document_lists"), "the array is missing"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_true__is_found_though_all_digests_are_right(place, tmp_path, number, part, change, text):
+def test_impossible_arrays__are_found_although_all_digests_are_correct(place, tmp_path, number, part, change, text):
     run = tmp_path / "run"
     shutil.copytree(place / f"run{number}", run)
     rewritten(run, part, change)
     assert any(text in fault for fault in verify(run).broken), verify(run).broken
 
 
-def test_the_command__says_what_is_broken(place, tmp_path, capsys):
+def test_the_command__reports_damaged_files(place, tmp_path, capsys):
     shutil.copytree(place / "corpus", tmp_path / "c")
     assert main(["verify", str(tmp_path / "c")]) == 0
     assert "a corpus, no faults (" in capsys.readouterr().out

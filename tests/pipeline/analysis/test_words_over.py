@@ -1,4 +1,4 @@
-"""Words over time: the chain against a loop over words, words that rise and fall, pictures and commands."""
+"""Words over time: the chain against a loop over words, words that rise and fall, plots and commands."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from collapsium.storage.errors import OptionError
 
 
 def tables_of(tokens, prior):
-    """The expected tables, word by word."""
+    """Return the expected tables, one word at a time."""
     found = []
     for m, g in zip(tokens, prior, strict=True):
         some = 1 - math.exp(-m)
@@ -29,7 +29,7 @@ def tables_of(tokens, prior):
 
 
 def chain_of(counts, strength):
-    """The chain as its equations are written."""
+    """Return the chain, directly from its equations."""
     last = len(counts) - 1
     total = counts.sum(axis=0) + FIRST
     rho = [total / total.sum() for _ in counts]
@@ -58,7 +58,7 @@ def test_tables__are_at_most_the_tokens(tokens, prior):
     assert (found <= np.array(tokens)).all()
 
 
-def test_strength__follows_how_fast_the_words_change():
+def test_strength__decreases_with_the_rate_of_change_of_words():
     generator, base = np.random.default_rng(0), np.full(50, 1 / 50)
     steady = generator.multinomial(4000, base, 8).astype(float)
     drift = np.cumsum(generator.normal(0.0, 0.5, (8, 50)), axis=0)
@@ -71,7 +71,7 @@ def test_strength__follows_how_fast_the_words_change():
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12), st.floats(0.01, 0.2))
-def test_names__at_the_ends_of_lines_do_not_overlap(heights, least):
+def test_labels_at_the_ends_of_lines__do_not_overlap(heights, least):
     moved = spread_evenly(np.sort(heights), least)
     assert (np.diff(moved) >= least - 1e-9).all()
     assert moved.mean() == pytest.approx(np.mean(heights), abs=1e-9)
@@ -79,7 +79,8 @@ def test_names__at_the_ends_of_lines_do_not_overlap(heights, least):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run on letters and machines of twenty years; telegraphs give way to phones. Some texts have no year."""
+    """A run on texts of twenty years about letters and machines, in which phones replace telegraphs. Some have no
+    year."""
     folder, generator = tmp_path_factory.mktemp("over"), np.random.default_rng(0)
     with (folder / "texts.jsonl").open("w") as file:
         for number in range(300):
@@ -143,7 +144,7 @@ def test_commands__print_the_words_and_draw_them(run, tmp_path, capsys):
         (0, "day", "0 periods"),
     ],
 )
-def test_bad_input__ends_in_one_line(run, topics, period, message):
+def test_invalid_input__is_refused_in_one_line(run, topics, period, message):
     with pytest.raises(OptionError, match=message) as raised:
         words_over(run / "run", topics, period, scheduler="serial")
     assert "\n" not in str(raised.value)
@@ -158,13 +159,13 @@ def test_bad_input__ends_in_one_line(run, topics, period, message):
         (["--words", "0", "--over", "year", "--formula", "~ score"], "--formula does not apply to --over"),
     ],
 )
-def test_wrong_usage__ends_in_one_line(run, flags, message, capsys):
+def test_wrong_usage__is_refused_in_one_line(run, flags, message, capsys):
     with pytest.raises(SystemExit):
         main(["effects", str(run / "run"), *flags])
     assert message in capsys.readouterr().err
 
 
-def test_pictures_of_a_model__take_names_a_title_and_a_size(run):
+def test_plots_of_a_model__accept_names_a_title_and_a_size(run):
     model = Model(run / "run")
     figure = model.plot("time", period="5 years", topics=[0, 1], names={0: "Fruit"}, size=(6, 4), same_scale=True)
     assert figure.get_size_inches().tolist() == [6, 4]
@@ -198,7 +199,7 @@ def test_panels__are_drawn_in_axes_of_the_callers_figure(run):
         assert message in str(caught.value)
 
 
-def test_pictures_on_the_command_line__take_names_and_a_title(run, tmp_path):
+def test_plots_on_the_command_line__accept_names_and_a_title(run, tmp_path):
     command = ["plot", str(run / "run"), str(tmp_path / "time.svg"), "--what", "time", "--topics", "0,1"]
     assert (
         main([*command, "--period", "5 years", "--names", "0=Fruit", "--names", "1=Metal", "--title", "By time"]) == 0
@@ -214,12 +215,12 @@ def test_pictures_on_the_command_line__take_names_and_a_title(run, tmp_path):
 
 
 def words_figure_of_one_group(model):
-    """Drawn in axes of the caller's."""
+    """Draw the figure of one group in axes of the caller."""
     axes = Figure().subplots()
     return words_figure(model.words_by(0, "score", contrast=["0", "1"], scheduler="serial"), ax=axes)
 
 
-def test_reports__use_nouns_of_the_callers(run, tmp_path, capsys):
+def test_reports__use_the_callers_nouns(run, tmp_path, capsys):
     assert main(["report", str(run / "run"), str(tmp_path / "out.html"), "--noun", "documents=telegrams"]) == 0
     text = (tmp_path / "out.html").read_text()
     assert "<strong>Telegrams</strong>" in text
@@ -228,7 +229,7 @@ def test_reports__use_nouns_of_the_callers(run, tmp_path, capsys):
         report(run / "run", tmp_path / "other.html", noun=["docs=x"])
 
 
-def test_pictures__use_nouns_of_the_callers(run, tmp_path):
+def test_plots__use_the_callers_nouns(run, tmp_path):
     pytest.importorskip("matplotlib")
     plot(run / "run", tmp_path / "out.svg", what=("sizes",), noun=["tokens=fragments", "topics=programmes"])
     assert "Share of the fragments of each topic" in (tmp_path / "out.svg").read_text()

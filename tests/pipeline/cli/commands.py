@@ -1,10 +1,10 @@
-"""Run commands in this process, and look at what they print."""
+"""Run commands in this process, and return what they print."""
 
 from collapsium.pipeline.cli.main import main
 
 
 def command(capsys, *words):
-    """Run a command in this process: exit code, output, errors."""
+    """Run a command in this process; return its exit code, output and errors."""
     try:
         code = main([str(word) for word in words])
     except SystemExit as stop:

@@ -1,4 +1,4 @@
-"""Fixtures of tests of the command line."""
+"""Fixtures for the tests of the command line."""
 
 import signal
 

@@ -15,7 +15,7 @@ from tests.pipeline.cli.commands import command, fitted, one_line
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help__teaches_every_option(capsys, name):
+def test_help__documents_every_option(capsys, name):
     code, out, _ = command(capsys, name, "--help")
     assert code == 0
     lines = out[out.index("options:") :].splitlines()
@@ -48,7 +48,7 @@ def test_fit__takes_an_address_or_a_scheduler_file(kind, small, capsys, tmp_path
     assert names == [str(scheduler)]
 
 
-def test_whole_way__from_text_to_proportions(capsys, tmp_path, monkeypatch):
+def test_all_commands__work_from_text_to_proportions(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = [
         {"id": f"d{n}", "text": "apple pear fruit juice" if n % 2 else "engine wheel motor road"} for n in range(20)
@@ -61,7 +61,7 @@ def test_whole_way__from_text_to_proportions(capsys, tmp_path, monkeypatch):
     assert code == 0
     output = json.loads(out)
     assert output["iteration"] == 30
-    assert "iteration 30/30" in err  # plain lines, as this is no terminal
+    assert "iteration 30/30" in err  # plain lines, because this is not a terminal
     assert "\x1b" not in err
     code, out, _ = command(capsys, "evaluate", "run", "--heldout", "held", "--json")
     found = json.loads(out)
@@ -86,7 +86,7 @@ def test_whole_way__from_text_to_proportions(capsys, tmp_path, monkeypatch):
         assert command(capsys, "info", path)[0] == 0
 
 
-def test_topics_json__holds_nothing_but_the_model(capsys, small, tmp_path):
+def test_topics_json__contains_the_model_only(capsys, small, tmp_path):
     outs = []
     for place in ("one", "other/deeper"):
         run = fitted(tmp_path / place, small, "--iterations", 2)
@@ -98,7 +98,7 @@ def test_topics_json__holds_nothing_but_the_model(capsys, small, tmp_path):
     assert float(repr(first["share"])) == first["share"]
 
 
-def test_events__have_what_programs_read(small, tmp_path):
+def test_events__have_the_fields_that_programs_read(small, tmp_path):
     run = fitted(tmp_path, small, "--iterations", 3, "--heldout", small[1])
     events = Run(run).events()
     assert [event["event"] for event in events] == ["cluster", "compile", "start", "started", *["iteration"] * 3, "end"]
@@ -111,7 +111,7 @@ def test_events__have_what_programs_read(small, tmp_path):
     assert elapsed == sorted(elapsed)
 
 
-def test_score_every__spares_the_others_but_not_the_last(small, tmp_path):
+def test_score_every__scores_every_nth_and_the_last_iteration(small, tmp_path):
     run = fitted(tmp_path, small, "--iterations", 5, "--heldout", small[1], "--score-every", 2)
     scored = [event["iteration"] for event in Run(run).events() if "score" in event]
     assert scored == [2, 4, 5]
@@ -135,7 +135,7 @@ def test_tolerance__ends_a_fit_early(small, tmp_path, more, reached):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("on purpose"), OSError(28, "No space left on device")])
-def test_a_failure_in_the_middle__keeps_what_is_fitted(capsys, small, tmp_path, monkeypatch, error):
+def test_a_failure_during_a_fit__keeps_the_last_checkpoint(capsys, small, tmp_path, monkeypatch, error):
     from collapsium.workers.families.cvb.lda import Lda
 
     update, calls = Lda.update, []
@@ -176,7 +176,7 @@ def test_numbers_out_of_range__are_a_clear_error(capsys, small, tmp_path, monkey
     assert not (tmp_path / "run").exists()
 
 
-def test_stop_on_objective__needs_an_objective(capsys, small, tmp_path):
+def test_stop_on_objective__requires_an_objective(capsys, small, tmp_path):
     words = ["fit", small[0], tmp_path / "run", "--family", "hdp", "--tolerance", 0.1, "--stop-on", "objective"]
     code, _, err = command(capsys, *words, "--scheduler", "serial", "--quiet")
     assert code == 2
@@ -184,7 +184,7 @@ def test_stop_on_objective__needs_an_objective(capsys, small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_config_file__gives_what_flags_do_not(capsys, small, tmp_path):
+def test_the_configuration_file__sets_options_that_flags_do_not(capsys, small, tmp_path):
     (tmp_path / "f.toml").write_text('family = "lda"\ntopics = 3\niterations = 2\nscheduler = "serial"\nbeta = 7.0\n')
     words = [
         "fit",
@@ -247,14 +247,14 @@ BAD = {
     ),
     "nothing there": (["info", "{tmp}/none"], "no such folder"),
 }  # fmt: skip
-FAILED = {  # what options name is missing, or does not belong together; all else is wrong usage
+FAILED = {  # exit code 1 for missing or mismatching inputs, and 2 for wrong usage
     *("no corpus", "no config", "other vocabulary", "other documents", "other ids", "output exists"),
     *("no run", "a corpus is no run", "no source", "nothing there"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name):
+def test_invalid_input__is_reported_in_one_line_and_leaves_nothing(capsys, small, tmp_path, name):
     words, message = BAD[name]
     write_corpus(tmp_path / "other", [{0: 1}] * 60, 3)
     write_corpus(tmp_path / "fewer", [{0: 1}] * 59, 30)
@@ -287,14 +287,14 @@ def test_bad_input__is_one_line_and_leaves_nothing(capsys, small, tmp_path, name
         (["evaluate", "run"], "one of the arguments --heldout --unseen --coherence --metrics is required"),
     ],
 )  # fmt: skip
-def test_wrong_usage__is_one_line_with_the_nearest_option(capsys, monkeypatch, words, message):
+def test_wrong_usage__is_reported_in_one_line_with_the_nearest_option(capsys, monkeypatch, words, message):
     monkeypatch.setattr(sys, "argv", ["collapsium", *words])
     code, _, err = command(capsys, *words)
     assert code == 2
     assert message in one_line(err)
 
 
-def test_errors__repeat_no_more_than_some_thousand_letters_of_a_file(capsys, small, tmp_path):
+def test_errors__quote_at_most_some_thousand_characters_of_a_file(capsys, small, tmp_path):
     (tmp_path / "weights.csv").write_text("a" * 300_000 + ",1\n")
     flags = ["--family", "lda", "--topics", "2", "--weights", tmp_path / "weights.csv", "--quiet"]
     code, _, err = command(capsys, "fit", small[0], tmp_path / "run", *flags)
@@ -303,7 +303,7 @@ def test_errors__repeat_no_more_than_some_thousand_letters_of_a_file(capsys, sma
     assert "it lacks 1 of 1: 'aaaa" in err
 
 
-def test_unreachable_scheduler__is_a_clear_error(capsys, small, tmp_path, monkeypatch):
+def test_an_unreachable_scheduler__is_a_clear_error(capsys, small, tmp_path, monkeypatch):
     import dask
 
     from collapsium.pipeline.executors import dask_cluster as clusters
@@ -317,7 +317,7 @@ def test_unreachable_scheduler__is_a_clear_error(capsys, small, tmp_path, monkey
     assert not (tmp_path / "run").exists()
 
 
-def test_damaged_shard__is_named_and_leaves_no_run(capsys, tmp_path):
+def test_a_damaged_shard__is_named_and_leaves_no_run(capsys, tmp_path):
     corpus = write_corpus(tmp_path / "c", [{0: 1}, {1: 2}], 2)
     shard = corpus / "documents/part-00000.parquet"
     shard.write_bytes(shard.read_bytes()[:-7])

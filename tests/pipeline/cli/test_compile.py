@@ -16,7 +16,7 @@ def test_compile__fills_the_cache_with_all_kernels(monkeypatch, capsys, tmp_path
     assert "0 kernels compiled" in capsys.readouterr().out
 
 
-def test_compile__says_what_failed(monkeypatch, capsys, tmp_path):
+def test_compile__reports_failures(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(jit, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(child_processes, "fill_cache", lambda kernels: None)
     monkeypatch.setattr(child_processes, "missing_kernels", lambda kernels: kernels[:2])

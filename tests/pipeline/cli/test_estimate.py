@@ -1,4 +1,4 @@
-"""`collapsium estimate`, and `collapsium fit` where the fit does not fit."""
+"""`collapsium estimate`, and `collapsium fit` when the fit exceeds the resources."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ ASKED = ["--family", "lda", "--topics", 3]
 
 
 def lines_of(out):
-    """Sizes of the table by what they are for."""
+    """Return the sizes of the table, by purpose."""
     found = {}
     for line in out.splitlines():
         name, _, value = line.strip().rpartition("  ")
@@ -22,7 +22,7 @@ def lines_of(out):
     return found
 
 
-def test_estimate__prints_memory_disk_and_what_moves(capsys, small):
+def test_estimate__prints_memory_disk_and_traffic(capsys, small):
     code, out, err = command(capsys, "estimate", small[0], *ASKED)
     assert (code, err) == (0, "")
     found = lines_of(out)
@@ -36,7 +36,7 @@ def test_estimate__prints_memory_disk_and_what_moves(capsys, small):
     assert out.splitlines()[-1] == "fits"
 
 
-def test_estimate__knows_workers_and_memory(capsys, small):
+def test_estimate__accepts_workers_and_memory(capsys, small):
     for scheduler, sizes in (("local", (1, 3)), ("tcp://there:8786", (3, 1))):
         where = ["--scheduler", scheduler, "--workers", 3, "--memory", "2GB"]
         code, out, _ = command(capsys, "estimate", small[0], *ASKED, *where)
@@ -61,7 +61,7 @@ def test_estimate_json__is_the_plan_in_bytes(capsys, small):
         small[0], family="lda", topics=3, scheduler="local", workers=2, memory="2GB", scratch="/there/is/none"
     ).record()
     free = expected.pop("free"), output.pop("free")
-    assert all(size > 0 for size in free)  # other processes write meanwhile
+    assert all(size > 0 for size in free)  # other processes may write files meanwhile
     assert output == expected
     assert output["needed"] == sum(output["memory"].values())
     assert (output["fits"], output["problem"]) == (True, "")
@@ -69,8 +69,8 @@ def test_estimate_json__is_the_plan_in_bytes(capsys, small):
     assert {"needed", "scratch", "run", "moved", "driver"} <= set(output)
 
 
-def test_estimate__says_what_does_not_fit(capsys, small):
-    """A fit that does not fit into memory is an answer of `estimate`, not an error."""
+def test_estimate__reports_what_does_not_fit(capsys, small):
+    """For `estimate`, a fit that exceeds the memory is a result, not an error."""
     code, out, err = command(capsys, "estimate", small[0], *ASKED, "--memory", "10MB")
     assert (code, err) == (0, "")
     last = out.splitlines()[-1]
@@ -126,7 +126,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input__is_one_line(capsys, small, tmp_path, name):
+def test_invalid_input__is_reported_in_one_line(capsys, small, tmp_path, name):
     words, message = BAD[name]
     code, out, err = command(capsys, "estimate", *(str(word).format(tmp=tmp_path, train=small[0]) for word in words))
     assert (code, out) == (1 if name in ("no corpus", "not a corpus", "no config") else 2, "")
@@ -143,7 +143,7 @@ def test_bad_input__is_one_line(capsys, small, tmp_path, name):
         (["--memory"], "Parameter --memory requires an argument"),
     ],
 )
-def test_wrong_usage__is_one_line_and_exit_code_2(capsys, small, monkeypatch, words, message):
+def test_wrong_usage__is_reported_in_one_line_with_exit_code_2(capsys, small, monkeypatch, words, message):
     words = ["estimate", small[0], "--family", "lda", *words]
     monkeypatch.setattr(sys, "argv", ["collapsium", *words])
     code, out, err = command(capsys, *words)
@@ -151,13 +151,13 @@ def test_wrong_usage__is_one_line_and_exit_code_2(capsys, small, monkeypatch, wo
     assert message in one_line(err)
 
 
-def test_estimate__without_a_corpus_is_wrong_usage(capsys):
+def test_estimate_without_a_corpus__is_wrong_usage(capsys):
     code, _, err = command(capsys, "estimate", *ASKED)
     assert code == 2
     assert "CORPUS is missing (usage: collapsium estimate [OPTIONS] CORPUS)" in one_line(err)
 
 
-def test_estimate__of_a_damaged_shard_names_it(capsys, tmp_path):
+def test_estimate_of_a_damaged_shard__names_it(capsys, tmp_path):
     corpus = write_corpus(tmp_path / "c", [{0: 1}, {1: 2}], 2)
     shard = corpus / "documents/part-00000.parquet"
     shard.write_bytes(shard.read_bytes()[:-7])
@@ -166,7 +166,7 @@ def test_estimate__of_a_damaged_shard_names_it(capsys, tmp_path):
     assert "part-00000.parquet: the bytes do not have the digest of the manifest" in one_line(err)
 
 
-def test_estimate__of_the_smallest_corpora(capsys, tmp_path):
+def test_estimate__accepts_the_smallest_corpora(capsys, tmp_path):
     for name, rows in (("one", [{0: 1}]), ("some empty", [{}, {0: 1}, {}])):
         corpus = write_corpus(tmp_path / name, rows, 1, shard_tokens=1)
         code, out, _ = command(capsys, "estimate", corpus, *ASKED)
@@ -175,7 +175,7 @@ def test_estimate__of_the_smallest_corpora(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("more", [[], ["--quiet"], ["--json"]])
-def test_fit__that_does_not_fit_is_refused_with_the_table_of_estimate(capsys, small, tmp_path, more):
+def test_a_fit_that_does_not_fit__is_refused_with_the_table_of_estimate(capsys, small, tmp_path, more):
     where = ["--memory", "10MB", "--scratch", tmp_path / "scratch"]
     _, table, _ = command(capsys, "estimate", small[0], *ASKED, *where)
     code, out, err = command(capsys, "fit", small[0], tmp_path / "run", *ASKED, *where, *more)
@@ -190,11 +190,11 @@ def test_fit__that_does_not_fit_is_refused_with_the_table_of_estimate(capsys, sm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_fit__that_was_refused_runs_with_more_memory(capsys, small, tmp_path):
+def test_a_fit_that_was_refused__runs_with_more_memory(capsys, small, tmp_path):
     words = ["fit", small[0], tmp_path / "run", *ASKED, "--iterations", 2, "--scheduler", "serial", "--quiet"]
     assert command(capsys, *words, "--memory", "10MB")[0] == 1
     assert command(capsys, *words, "--memory", "1GB")[0] == 0
     events = [json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()]
     opening = next(event for event in events if event["event"] == "start")
-    assert opening["planned"]["fits"] is True  # what was planned stands beside what it took
+    assert opening["planned"]["fits"] is True  # planned and actual sizes are shown together
     assert events[-1]["worker_peak_bytes"]

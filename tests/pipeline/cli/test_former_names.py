@@ -1,4 +1,4 @@
-"""Options, commands and functions by the names that they had in 0.1: with a notice from users, silent in records."""
+"""Options, commands and functions by their names in 0.1: accepted with a notice from users, and silently in records."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_flag_by_both_names__is_refused_in_one_line(small, tmp_path, capsys, f
     assert not (tmp_path / "run").exists()
 
 
-def test_a_former_command__is_the_present_one(small, tmp_path, capsys):
+def test_a_former_command__runs_the_present_one(small, tmp_path, capsys):
     code, _, err = command(capsys, "flatten", small[0], tmp_path / "flat")
     assert code == 1
     notice, error = err.splitlines()
@@ -63,7 +63,7 @@ def test_former_keywords__are_accepted_with_a_warning(small):
         estimate(small[0], **LDA, start="documents", init="documents")
 
 
-def test_a_former_function__is_the_present_one():
+def test_a_former_function__calls_the_present_one():
     with pytest.warns(RenamedWarning, match="`flatten` is now called `explode`"):
         former = pipeline.flatten
     assert former is pipeline.explode
@@ -86,7 +86,7 @@ def test_former_names_in_a_comparison__match_its_record():
     assert former.record()["start_topics"] == [3]
 
 
-def test_runs_by_former_names__are_resumed_without_a_notice(small, tmp_path):
+def test_runs_with_former_names__are_resumed_without_a_notice(small, tmp_path):
     options = {**LDA, "inverse_temperature": 0.9, "iterations": 2, "seed": 1, "scheduler": "serial"}
     whole = fit(small[0], tmp_path / "whole", **{**options, "iterations": 4})
     fit(small[0], tmp_path / "run", **options)
@@ -98,8 +98,8 @@ def test_runs_by_former_names__are_resumed_without_a_notice(small, tmp_path):
     assert [topic.words for topic in pipeline.topics(resumed)] == [topic.words for topic in pipeline.topics(whole)]
 
 
-def test_the_digest_of_a_run__is_the_same_by_both_names():
-    """Checkpoints contain the digest of their run's record, so runs of 0.1 continue."""
+def test_the_digest_of_a_run__is_the_same_with_both_names():
+    """Checkpoints contain the digest of their run's record, so this is what lets runs of 0.1 continue."""
     options = make_options("ncrp", {"initial_tree": "gradual"}).model_dump(mode="json")
     former = dict(options)
     former["start"], former["grow"] = former.pop("initial_tree"), former.pop("new_paths")

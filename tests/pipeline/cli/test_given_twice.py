@@ -1,4 +1,4 @@
-"""Options that are given twice are refused, whichever ways they are given."""
+"""Options that are given twice are refused, whichever way they are given."""
 
 import pytest
 
@@ -26,22 +26,22 @@ def test_an_option_that_is_given_twice__is_refused(small, tmp_path, capsys, word
     assert not (tmp_path / "run").exists()
 
 
-def test_a_switch_and_a_list__may_be_given_twice(small, tmp_path, capsys):
+def test_set_and_flags_without_values__may_be_repeated(small, tmp_path, capsys):
     words = ["--topics", 3, "--set", "alpha=0.2", "--set", "beta=0.1", "--quiet", "--json"]
     assert command(capsys, "fit", small[0], tmp_path / "run", *FIT, *words)[0] == 0
     options = Run(tmp_path / "run").record()["options"]
     assert (options["topics"], options["alpha"], options["beta"]) == (3, 0.2, 0.1)
 
 
-def test_a_flag_that_is_repeated__has_its_last_value(small, tmp_path, capsys):
-    """So a script that passes further options on can be overridden, as is usual in shells."""
+def test_a_repeated_flag__has_its_last_value(small, tmp_path, capsys):
+    """Scripts that pass on further options can so be overridden, as is usual in shells."""
     words = ["--topics", 9, "--topics", 3, "--seed", 1, "--seed=2"]
     assert command(capsys, "fit", small[0], tmp_path / "run", *FIT, *words)[0] == 0
     record = Run(tmp_path / "run").record()
     assert (record["options"]["topics"], record["seed"]) == (3, 2)
 
 
-def test_flags__still_override_a_file(small, tmp_path, capsys):
+def test_flags__override_a_file(small, tmp_path, capsys):
     (tmp_path / "fit.toml").write_text('family = "lda"\ntopics = 9\nalpha = 0.5\n')
     words = ["--config", tmp_path / "fit.toml", "--iterations", 1, "--topics", 3, "--set", "alpha=0.2"]
     assert command(capsys, "fit", small[0], tmp_path / "run", *words)[0] == 0
@@ -70,7 +70,7 @@ def test_a_comparison__refuses_a_setting_that_is_given_twice(small, tmp_path, ca
     assert "--set lda.alpha: is given twice" in one_line(err)
 
 
-def test_a_former_name_beside_the_present_one__is_refused():
+def test_a_former_name_together_with_the_present_one__is_refused():
     with pytest.raises(OptionError, match="initial_topics: was also given by its former name, `start`"):
         make_options("hdsp", {"topics": 3, "initial_topics": 2, "start": 3})
 
@@ -83,7 +83,7 @@ def test_a_former_name_beside_the_present_one__is_refused():
         ({"alpha": 0.2}, {"alpha": 0.1}, "options: expected no 'alpha', which is the parameter alpha"),
     ],
 )
-def test_an_estimator__refuses_an_option_that_is_a_parameter_too(tmp_path, options, parameters, text):
+def test_an_estimator__refuses_an_option_that_is_also_a_parameter(tmp_path, options, parameters, text):
     simulate(tmp_path / "c", family="lda", topics=2, documents=20, words=10, tokens=10)
     with pytest.raises(OptionError, match=text):
         CollapsedLDA(n_components=3, options=options, **parameters).fit(tmp_path / "c")

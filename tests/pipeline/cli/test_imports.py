@@ -1,4 +1,4 @@
-"""Commands import what they need when they run: help, errors and small commands answer at once."""
+"""Commands import libraries only when they need them, so that help, errors and small commands are fast."""
 
 import json
 import subprocess
@@ -45,9 +45,9 @@ for words in sys.stdin:
 
 @pytest.fixture(scope="module")
 def imported():
-    """Return the exit code of a command, and the packages that a process of its own has imported for it.
+    """Return the exit code of a command, and the packages that a process has imported for it.
 
-    The processes are forks of one that has imported what every command does.
+    The processes are forks of one that has imported what every command needs.
     """
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen([sys.executable, "-c", SCRIPT], text=True, bufsize=1, **pipes) as process:
@@ -77,28 +77,28 @@ def imported():
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
-def test_help_and_wrong_usage__import_nothing_that_takes_long(imported, words, expected):
+def test_help_and_wrong_usage__import_no_slow_packages(imported, words, expected):
     code, names = imported(*words)
     assert code == expected
     assert names.isdisjoint(HEAVY)
 
 
 @pytest.mark.parametrize("command", ["info", "topics", "versions"])
-def test_what_is_absent__is_missed_without_imports_that_take_long(imported, command, tmp_path):
+def test_missing_inputs__are_reported_without_slow_imports(imported, command, tmp_path):
     code, names = imported(command, tmp_path / "absent")
     assert code == 1
     assert names.isdisjoint(HEAVY)
 
 
-def test_a_fit__imports_no_library_that_it_needs_not(imported, small, tmp_path):
-    """pandas and Zarr took a third of the time that a small fit takes beyond its iterations."""
+def test_a_fit__imports_no_library_that_it_does_not_need(imported, small, tmp_path):
+    """pandas and Zarr took a third of the time that a small fit takes besides its iterations."""
     words = ["fit", str(small[0]), tmp_path / "run", "--family", "lda", "--topics", "3", "--iterations", "2", "--quiet"]
     code, names = imported(*words)
     assert code == 0
     assert names.isdisjoint({"distributed", "pandas", "sklearn", "zarr"})
 
 
-def test_families__are_described_without_imports_that_take_long():
+def test_families__are_described_without_slow_imports():
     script = (
         "import json, sys\n"
         "from collapsium.pipeline.models.registry import family_names, load_family\n"
@@ -146,18 +146,18 @@ def places(tmp_path_factory, small, labelled_small, segmented_small):
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else None,
 )
-def test_small_commands__import_no_more_than_they_read_with(imported, words, may, places):
+def test_small_commands__import_only_what_they_read_with(imported, words, may, places):
     code, names = imported(*(places.get(word, word) for word in words))
     assert code == 0
     assert names & {"numpy", *HEAVY} <= may
 
 
-def test_verify__of_a_corpus_imports_neither_compiler_nor_zarr(imported, places):
+def test_verify_of_a_corpus__imports_neither_numba_nor_zarr(imported, places):
     code, names = imported("verify", places["corpus"])
     assert code == 0
     assert names.isdisjoint({"distributed", "numba", "scipy", "sklearn", "zarr"})
 
 
-def test_the_package__imports_nothing_by_itself():
+def test_the_package__imports_nothing_on_its_own():
     script = "import sys, collapsium.pipeline; print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"

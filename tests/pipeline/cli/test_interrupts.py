@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE, wait_until
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.xdist_group("clusters")
-def test_interrupt__keeps_the_last_whole_iteration(small, tmp_path, number):
+def test_interrupt__keeps_the_last_complete_iteration(small, tmp_path, number):
     run = tmp_path / "run"
     words = ["fit", small[0], run, "--family", "hdp", "--iterations", 1_000_000, "--workers", 2, "--topics", 5]
     process = subprocess.Popen(
@@ -28,7 +28,7 @@ def test_interrupt__keeps_the_last_whole_iteration(small, tmp_path, number):
         stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONWARNINGS": "default"}, start_new_session=True,
     )  # fmt: skip
     wait_until(lambda: any(event["event"] == "iteration" for event in Run(run).events()))
-    os.killpg(process.pid, number)  # as a terminal or a batch system does: to the workers too
+    os.killpg(process.pid, number)  # workers get the signal too, as from a terminal or a batch system
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert "Traceback" not in err, err
@@ -39,7 +39,7 @@ def test_interrupt__keeps_the_last_whole_iteration(small, tmp_path, number):
     assert Corpus(small[0]).manifest.documents == 60
 
 
-def test_output_that_nobody_reads_on__is_no_error(small, tmp_path):
+def test_output_to_a_closed_pipe__is_no_error(small, tmp_path):
     run = fitted(tmp_path, small, "--iterations", 1)
     command_ = f"{sys.executable} -m collapsium.pipeline topics {run} --words 30 | head -c 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command_], capture_output=True, text=True, timeout=PATIENCE)
@@ -47,8 +47,8 @@ def test_output_that_nobody_reads_on__is_no_error(small, tmp_path):
     assert done.stdout.split()[-1][-3:] in ("141", "0")
 
 
-def test_a_command__leaves_the_signal_of_broken_pipes_ignored(capsys):
-    """A driver whose scheduler has died writes to a socket that is closed; it would end without a word."""
+def test_a_command__keeps_the_signal_of_broken_pipes_ignored(capsys):
+    """Otherwise, a driver that writes to the closed socket of a dead scheduler would die without a message."""
     assert command(capsys, "info", "none")[0] == 1
     assert signal.getsignal(signal.SIGPIPE) == signal.SIG_IGN
 
@@ -89,8 +89,8 @@ def test_a_second_interrupt__stops_at_once_and_damages_nothing(small, tmp_path):
     assert main(["fit", "--resume", str(run), "--iterations", str(Run(run).checkpoints.latest() + 1), "--quiet"]) == 0
 
 
-def test_the_end_of_a_command__waits_for_zarr_without_a_traceback(tmp_path):
-    """Zarr's event loop is busy as the process ends, for longer than Zarr itself waits."""
+def test_exit__waits_for_zarr_without_a_traceback(tmp_path):
+    """Zarr's event loop is busy for longer at exit than Zarr itself waits."""
     program = f"""
 import time
 from zarr.core.sync import _get_loop
@@ -119,13 +119,13 @@ def test_signals_in_quick_succession__count_as_one_signal(monkeypatch, gap, ends
     assert ended == ([130] if ends else [])
 
 
-def test_an_interrupt_while_options_are_read__is_one_line(monkeypatch, capsys):
+def test_an_interrupt_while_options_are_parsed__is_reported_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr("collapsium.pipeline.cli.main.parse", lambda words: signal.raise_signal(signal.SIGINT))
     assert main(["fit", "corpus", "run"]) == 130
     assert capsys.readouterr().err == "collapsium: interrupted\n"
 
 
-def test_a_command_that_was_taken_over__ends_with_a_separate_exit_code(capsys, small, tmp_path, monkeypatch):
+def test_a_command_whose_run_was_taken_over__has_a_separate_exit_code(capsys, small, tmp_path, monkeypatch):
     from collapsium.storage.errors import TakenOverError
     from collapsium.storage.runs.run import Run
 

@@ -1,4 +1,4 @@
-"""Options have one name: as a flag, as a Python keyword and as a TOML key; a wrong keyword is an OptionError."""
+"""Options have one name as a flag, a Python keyword and a TOML key; a wrong keyword is an `OptionError`."""
 
 import inspect
 
@@ -17,7 +17,7 @@ from collapsium.pipeline.workflows.batch.job_file import ClusterTable, HeldoutTa
 from collapsium.storage.errors import OptionError
 from collapsium.storage.readers.open import ReadOptions
 
-# What a command alone has: how it prints, where its options stand, certificates by file, callbacks by name.
+# Only commands have options for printing, configuration files, certificates by file, and callbacks by name.
 OF_COMMANDS = {"quiet", "config", "settings", "callback", "log_format", "as_json", "tls_ca", "tls_cert", "tls_key"}
 OF_PYTHON = {"progress", "verbose", "sinks", "notice", "tls", "settings", "options", "ax"}
 FUNCTIONS = {
@@ -26,7 +26,7 @@ FUNCTIONS = {
     "fit": ("fit", "resume"),
     "topics": ("topics", "expected_topics", "label_topics"),
 }
-# Flags that choose another function (whose first argument they are), how much is printed, or where the result goes.
+# These flags choose another function (the first argument is theirs), the amount of output, or where the result goes.
 APART = {
     "effects": {"picture", "words", "over", "topics", "period", "overwrite", "title", "names"},
     "evaluate": {"coherence", "documents", "words"},
@@ -45,16 +45,13 @@ APART = {
         "levels",
     },
 }
-NO_KEYWORDS = {
-    "resume",
-    "sample_texts",
-    "write_sample_texts",
-}  # `fit` has the options of `resume`; sample texts have no options
+# `fit` has the options of `resume`, and sample texts have no options
+NO_KEYWORDS = {"resume", "sample_texts", "write_sample_texts"}
 PUBLIC = [name for name in sorted({*pipeline.__all__} - NO_KEYWORDS) if inspect.isfunction(getattr(pipeline, name))]
 
 
 def arguments_of(command):
-    """The names of a command's positional arguments and options."""
+    """Return the names of a command's positional arguments and options."""
     run, _ = load_command(command)
     arguments = {
         parameter.name
@@ -91,7 +88,7 @@ def test_toml_keys_are_called_as_the_keywords_of_python():
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_wrong_keyword__is_named_with_the_nearest(name, tmp_path):
+def test_a_wrong_keyword__is_reported_with_the_nearest_name(name, tmp_path):
     function = getattr(pipeline, name)
     near = max(option_names(function), key=len)
     options = {"family": "lda"} if "family" in option_names(function) else {}
@@ -123,7 +120,7 @@ def test_wrong_options__raise_option_errors(function, options, message, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_several_names__are_lists_or_strings_with_commas():
+def test_several_names__are_lists_or_comma_separated_strings():
     assert names_of("a, b=c,") == names_of(["a", "b=c"]) == ("a", "b=c")
     assert names_of(["a,b"]) == ("a,b",)
     assert names_of(-1) == ("-1",)
@@ -132,7 +129,7 @@ def test_several_names__are_lists_or_strings_with_commas():
     )
 
 
-def test_several_names__may_stand_in_several_flags(monkeypatch):
+def test_several_names__may_be_given_by_repeated_flags(monkeypatch):
     settings = {}
 
     def ingest(sources, corpus, **options):
@@ -144,7 +141,7 @@ def test_several_names__may_stand_in_several_flags(monkeypatch):
     assert (settings["labels"], settings["covariates"]) == (("a", "b=c", "d"), ("e", "f"))
 
 
-def test_help_of_ingest__shows_what_it_takes():
+def test_the_signature_of_ingest__lists_its_options_separately():
     parameters = inspect.signature(pipeline.ingest).parameters
     assert {"text", "labels", "stop_words", "segments"} <= set(parameters)
     assert "reading" not in parameters

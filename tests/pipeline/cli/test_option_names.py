@@ -1,4 +1,4 @@
-"""Options in errors have the names by which they were set: parameters, flags, or keys of a file as it has them."""
+"""Errors name options as the user set them: as parameters, as flags, or as keys of a file."""
 
 import contextlib
 import pickle
@@ -16,7 +16,7 @@ names = st.lists(st.text(string.ascii_lowercase, min_size=1, max_size=5), min_si
 
 
 @given(names, names)
-def test_mentions__are_spelled_whichever_way_they_were_written(subject, mentioned):
+def test_options_in_messages__are_spelled_for_each_interface(subject, mentioned):
     for error in (
         OptionError(f"3 requires `{mentioned}`", subject),
         OptionError(f"{flag_of(subject)}: 3 requires {flag_of(mentioned)}"),
@@ -29,13 +29,13 @@ def test_mentions__are_spelled_whichever_way_they_were_written(subject, mentione
 
 
 @pytest.mark.parametrize("command", [["fit", ".", "run"], ["estimate", "."]])
-def test_an_option_of_the_name_of_a_command__is_reported_as_a_flag(command, capsys):
+def test_an_option_with_the_name_of_a_command__is_reported_as_a_flag(command, capsys):
     with contextlib.suppress(SystemExit):
         main([*command, "--family", "lda", "--topics", "5", "--inverse-temperature", "7"])
     assert "collapsium: error: --inverse-temperature: expected a value" in capsys.readouterr().err
 
 
-def test_a_files_keys__stand_as_they_are_written():
+def test_keys_of_a_file__are_quoted_as_they_are_written():
     keys = Keys("f.toml", {"sample_every": ("[fit]", "sample-every"), "samples": ("[fit]", "samples")})
     found = keys.explain(OptionError("2 requires `samples`, not `seed`", "sample_every"))
     assert str(found) == "f.toml: [fit]: 'sample-every': 2 requires 'samples', not --seed"
@@ -48,7 +48,7 @@ def test_a_files_keys__stand_as_they_are_written():
 @pytest.mark.parametrize(
     ("name", "nearest"), [("LDA", "lda"), ("igest", "ingest"), ("Ingest", "ingest"), ("zzz", None)]
 )
-def test_the_nearest_name__is_found_whatever_its_case(name, nearest):
+def test_the_nearest_name__is_found_in_any_case(name, nearest):
     assert near(name, ["hdp", "lda", "ingest"]) == ("" if nearest is None else f" (did you mean {nearest!r}?)")
 
 
@@ -68,7 +68,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_fit__names_keys_of_its_file(small, tmp_path, capsys, line):
+def test_fit__names_the_keys_of_its_file(small, tmp_path, capsys, line):
     (tmp_path / "f.toml").write_text(FIT + line)
     assert main(["fit", str(small[0]), str(tmp_path / "run"), "--config", str(tmp_path / "f.toml"), "--quiet"]) == 2
     error = capsys.readouterr().err
@@ -99,7 +99,7 @@ def test_fit__names_the_flag_that_overrides_the_file(small, tmp_path, capsys):
         ("ingest", 'text = "bodi"', "no field 'bodi' ('text') (did you mean 'body'?); there are id, body"),
     ],
 )
-def test_batch__names_keys_of_its_file(tmp_path, capsys, table, line, message):
+def test_batch__names_the_keys_of_its_file(tmp_path, capsys, table, line, message):
     (tmp_path / "t.jsonl").write_text('{"id": "a", "body": "trees"}\n')
     tables = {"batch": 'folder = "job"', "ingest": 'sources = ["t.jsonl"]', "fit": FIT}
     tables[table] += f"\n{line}"
@@ -111,7 +111,7 @@ def test_batch__names_keys_of_its_file(tmp_path, capsys, table, line, message):
     assert code == (1 if "no field" in message else 2)
 
 
-def test_a_json_array__says_how_to_make_lines_of_it(tmp_path, capsys):
+def test_a_json_array__is_refused_with_a_command_that_converts_it_to_lines(tmp_path, capsys):
     for text in ('[{"id": 1, "text": "a tree"}]', '[\n  {"id": 1,\n "text": "a tree"}\n]\n', " [\n"):
         (tmp_path / "x.json").write_text(text)
         assert main(["ingest", str(tmp_path / "x.json"), str(tmp_path / "c")]) == 1

@@ -1,4 +1,4 @@
-"""All commands with their options, as data: what a page of reference is made of."""
+"""All commands with their options as data, from which the reference pages are generated."""
 
 import json
 from typing import Annotated
@@ -30,7 +30,7 @@ def test_reference__has_every_command_with_every_option_described():
             assert option.kinds
 
 
-def test_reference__says_what_values_an_option_takes():
+def test_reference__lists_the_values_of_options():
     options = {option.name: option for command in commands() if command.name == "fit" for option in command.options}
     assert options["schedule"].choices == ("batch", "stochastic")
     assert options["schedule"].default == "batch"
@@ -55,7 +55,7 @@ def test_reference__has_the_options_of_all_families():
     assert all(option.description for options in found.values() for option in options)
 
 
-def test_reference__can_be_written_as_json():
+def test_reference__can_be_encoded_as_json():
     for command in commands():
         rows = [[option.name, option.default, option.limits, option.choices] for option in command.options]
         assert [row[0] for row in json.loads(json.dumps(rows))] == [option.name for option in command.options]
@@ -83,7 +83,7 @@ class Sizes(Options):
 
 
 @keywords(sizes=Sizes)
-def made(what, *, sizes: Sizes, loud=False):
+def example_function(what, *, sizes: Sizes, loud=False):
     """Make something.
 
     Parameters
@@ -99,10 +99,10 @@ def made(what, *, sizes: Sizes, loud=False):
 
 
 def test_keywords__take_the_options_of_models(tmp_path):
-    what, sizes, loud = made("boxes", count=4, names="a,b", place=tmp_path, loud=True)
+    what, sizes, loud = example_function("boxes", count=4, names="a,b", place=tmp_path, loud=True)
     assert (what, sizes.count, sizes.names, sizes.place, loud) == ("boxes", 4, ("a", "b"), str(tmp_path), True)
-    assert "how many" in made.__doc__
-    assert "sizes" not in made.__doc__
+    assert "how many" in example_function.__doc__
+    assert "sizes" not in example_function.__doc__
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_keywords__take_the_options_of_models(tmp_path):
 )
 def test_keywords__are_checked_by_their_model(options, message):
     with pytest.raises(OptionError) as caught:
-        made("boxes", **options)
+        example_function("boxes", **options)
     assert str(caught.value) == message
 
 

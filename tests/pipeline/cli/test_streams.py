@@ -29,28 +29,28 @@ def test_a_fit__needs_no_standard_streams(small, tmp_path, streams):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
-def test_a_fit_whose_messages_nobody_reads__continues(small, tmp_path):
+def test_a_fit_whose_output_pipe_is_closed__continues(small, tmp_path):
     words = f"{COMMAND} fit {small[0]} run --family lda --topics 3 --iterations 2 --scheduler serial"
     done = shell(f"{words} 2>&1 | head -1; echo ${{PIPESTATUS[0]}}", tmp_path)
     assert done.stderr == ""
-    # The last line, on standard output, may still come into the pipe before its reader has gone.
+    # The last line, on standard output, may still reach the pipe before its reader has ended.
     assert done.stdout.split()[-1] in ("0", "141")
     assert (tmp_path / "run/model/model.json").exists()
 
 
 @pytest.mark.parametrize("words", ["--help", "info run", pytest.param("--version", marks=pytest.mark.long)])
-def test_output_that_cannot_be_written__is_an_error_of_one_line(small, tmp_path, words):
+def test_output_to_a_full_device__is_an_error_of_one_line(small, tmp_path, words):
     fitted(tmp_path, small, "--iterations", 1)
     done = shell(f"{COMMAND} {words} >/dev/full", tmp_path)
     assert (done.returncode, done.stderr) == (1, FULL)
 
 
-def test_an_error_that_cannot_be_printed__has_its_exit_code(tmp_path):
+def test_an_error_that_cannot_be_printed__keeps_its_exit_code(tmp_path):
     assert shell(f"{COMMAND} info none 2>/dev/full", tmp_path).returncode == 1
     assert shell(f"{COMMAND} info none 2>&-", tmp_path).returncode == 1
 
 
-def test_a_process_without_standard_error__writes_no_lines(monkeypatch, small, tmp_path):
+def test_a_process_without_standard_error__prints_no_lines(monkeypatch, small, tmp_path):
     monkeypatch.setattr(sys, "stderr", None)
     LogLines().write("lost")
     monkeypatch.setattr(sys, "stdin", None)

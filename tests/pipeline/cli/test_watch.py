@@ -1,4 +1,4 @@
-"""Following a run by its events: files that grow, are truncated and replaced, runs that begin, resume, end and die."""
+"""Following a run by its events: files that grow, are truncated or replaced, and runs that begin, resume, end or die."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE
 OPTIONS = {"family": "lda", "topics": 3, "iterations": 4, "scheduler": "serial"}
 
 
-class Seen(list):
+class RecordingView(list):
     """A view that records its events."""
 
     pauses = 0
@@ -50,7 +50,7 @@ steps = st.one_of(
 
 
 @given(script=st.lists(steps, max_size=20))
-def test_tail__reads_what_the_file_holds_at_last(script):
+def test_tail__reads_exactly_the_final_contents_of_the_file(script):
     folder, number = Folder(f"memory://tail-{time.monotonic_ns()}"), 0
     tail, seen, data = Tail(folder), [], b""
 
@@ -62,7 +62,7 @@ def test_tail__reads_what_the_file_holds_at_last(script):
     for what, value in script:
         if what == "append":
             number += 1
-            data += line(number, value.hex())[: None if len(value) < 3 else 9]  # some are cut short
+            data += line(number, value.hex())[: None if len(value) < 3 else 9]  # some lines are incomplete
             if len(value) == 3:
                 look()
                 data = data[: data.rfind(b"\n") + 1]
@@ -80,18 +80,18 @@ def test_tail__reads_what_the_file_holds_at_last(script):
     assert seen == [json.loads(row) for row in data.splitlines()]
 
 
-def test_tail__refuses_what_is_no_event(tmp_path):
+def test_tail__refuses_lines_that_are_not_events(tmp_path):
     folder = Folder(tmp_path)
     folder.write(EVENTS, b"[1]\n")
     with pytest.raises(DamagedError, match="expected an event"):
         Tail(folder).read()
 
 
-def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
+def test_follow__waits_for_a_run_and_follows_it_to_its_end(tmp_path):
     run, lines, views = Run(tmp_path / "run"), [], []
 
     def view():
-        views.append(Seen())
+        views.append(RecordingView())
         return views[-1]
 
     def live():
@@ -104,7 +104,7 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
             size = run.events_size()
             run.append_event(iteration(4))
             time.sleep(0.1)
-            run.truncate_events(size)  # it went back
+            run.truncate_events(size)  # the run returned to a checkpoint
             run.append_event({**iteration(4), "other": True})
             run.append_event({"event": "end", "iteration": 4, "elapsed": 2.0, "reason": "iterations"})
 
@@ -121,16 +121,16 @@ def test_follow__waits_for_a_run_and_sees_it_to_its_end(tmp_path):
 def test_a_run_that_never_begins__is_awaited_until_the_timeout(tmp_path):
     lines = []
     with pytest.raises(AbsentError, match="there is no run, and none has begun for 0 s"):
-        follow(str(tmp_path / "nothing"), Seen, idle_timeout=0.1, every=0.01, notice=lines.append)
+        follow(str(tmp_path / "nothing"), RecordingView, idle_timeout=0.1, every=0.01, notice=lines.append)
     assert len(lines) == 1
     assert lines[0].endswith("there is no run yet; waiting for it (at most 0 s)")
 
 
 @pytest.mark.parametrize("url", ["memory://followed", None])
-def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
+def test_follow__includes_members_of_ensembles(small, tmp_path, url):
     url = url or str(tmp_path / "run")
     fit(small[0], url, restarts=2, **OPTIONS)
-    seen = Seen()
+    seen = RecordingView()
     assert follow(url, lambda: seen, idle_timeout=PATIENCE, every=0.01) == "iterations"
     events = [(event["member"], event["iteration"]) for event in seen if event["event"] == "iteration"]
     assert sorted(events) == [(member, number) for member in (0, 1) for number in (1, 2, 3, 4)]
@@ -138,27 +138,27 @@ def test_follow__sees_ensembles_and_runs_elsewhere(small, tmp_path, url):
     assert "member" not in seen[-1]
 
 
-def test_follow__gives_up_a_run_that_nobody_works_on(tmp_path, monkeypatch):
+def test_follow__gives_up_a_run_that_no_process_works_on(tmp_path, monkeypatch):
     monkeypatch.setattr(following, "OWNER_GRACE_SECONDS", 0.02)
     run, lines = Run(tmp_path / "run"), []
     run.create(RUN)
     run.append_event(iteration(1))
     with pytest.raises(AbsentError, match="no process has worked on it"):
-        follow(str(tmp_path / "run"), Seen, idle_timeout=0.1, every=0.01, notice=lines.append)
+        follow(str(tmp_path / "run"), RecordingView, idle_timeout=0.1, every=0.01, notice=lines.append)
     assert len(lines) == 1
     assert "continue with `resume`" in lines[0]
 
 
-def test_follow__refuses_what_is_no_run(small):
+def test_follow__refuses_a_folder_that_is_not_a_run(small):
     with pytest.raises(AbsentError, match="not a run"):
-        follow(small[0], Seen, idle_timeout=1.0)
+        follow(small[0], RecordingView, idle_timeout=1.0)
 
 
-def test_so_far__says_how_a_run_stands(small, tmp_path):
+def test_so_far__returns_the_state_of_a_run(small, tmp_path):
     run = Run(tmp_path / "run")
     fit(small[0], tmp_path / "run", **OPTIONS)
     assert so_far(tmp_path / "run")[1] == "ended (iterations)"
-    run.truncate_events(run.events_size() - 3)  # its last line is half written
+    run.truncate_events(run.events_size() - 3)  # its last line is incomplete
     assert so_far(tmp_path / "run")[1] == "not ended, and no process works on it"
     with run.lock:
         assert so_far(tmp_path / "run")[1].startswith("running (process ")
@@ -195,7 +195,7 @@ def test_watch__prints_plain_lines(small, tmp_path, capsys, monkeypatch):
     assert main(["watch", str(tmp_path / "run"), "--every", "0"]) == 2
 
 
-def test_look__keeps_the_order_of_a_run_that_was_resumed(tmp_path):
+def test_look__keeps_the_order_of_a_resumed_run(tmp_path):
     begun, ended = START, {"event": "end", "iteration": 1, "elapsed": 0.5, "reason": "interrupt"}
     events = [begun, iteration(1), ended, begun, iteration(2)]
     (tmp_path / EVENTS).write_text("".join(json.dumps(event) + "\n" for event in events))

@@ -1,4 +1,4 @@
-"""Files as people have them: other encodings and separators, mixed folders, and the guesses about all of these."""
+"""Real-world files: other encodings and separators, folders of several formats, and the guesses about them."""
 
 import json
 
@@ -47,7 +47,7 @@ def guesses_of(corpus):
 
 @pytest.mark.parametrize("encoding", [*MARKED, "utf-16-be with mark"])
 @pytest.mark.parametrize(("name", "content"), [("x.csv", TABLE), ("x.jsonl", LINES), ("x.mallet", MALLET)])
-def test_a_byte_order_mark__tells_the_encoding(tmp_path, name, content, encoding):
+def test_a_byte_order_mark__determines_the_encoding(tmp_path, name, content, encoding):
     data = ("\ufeff" + content).encode("utf-16-be") if "with" in encoding else content.encode(encoding)
     assert ingested_bags(tmp_path, put(tmp_path / name, data)) == BAGS
     found = {guess for guess in guesses_of(tmp_path / "c") if guess[0] == "encoding"}
@@ -56,7 +56,7 @@ def test_a_byte_order_mark__tells_the_encoding(tmp_path, name, content, encoding
 
 
 @pytest.mark.parametrize(("name", "content"), [("x.csv", TABLE), ("x.jsonl", LINES), ("x.mallet", MALLET)])
-def test_an_encoding__is_advised_and_recorded_and_followed(tmp_path, name, content):
+def test_an_encoding__is_suggested_recorded_and_used(tmp_path, name, content):
     path = put(tmp_path / name, content, "cp1252")
     with pytest.raises(InputError, match=r"`encoding`, such as cp1252.*`bad_bytes` replace"):
         ingested_bags(tmp_path, path)
@@ -70,7 +70,7 @@ def test_an_encoding__is_advised_and_recorded_and_followed(tmp_path, name, conte
         append(tmp_path / "c", again, scheduler="serial")
 
 
-def test_bytes_that_an_encoding_does_not_have__are_an_error_with_the_line_or_replaced(tmp_path):
+def test_invalid_bytes_of_an_encoding__are_an_error_with_the_line_or_replaced(tmp_path):
     path = put(tmp_path / "x.jsonl", b'{"id": 1, "text": "ship"}\n{"id": 2, "text": "sail \x81 caf\xe9"}\n')
     with pytest.raises(InputError, match="line 2: expected text in cp1252"):
         ingested_bags(tmp_path, path, encoding="cp1252")
@@ -82,7 +82,7 @@ def test_bytes_that_an_encoding_does_not_have__are_an_error_with_the_line_or_rep
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le"])
-def test_wide_characters_without_a_mark__are_not_read_as_letters_with_nul_between(tmp_path, encoding):
+def test_utf16_without_a_byte_order_mark__is_refused(tmp_path, encoding):
     path = put(tmp_path / "x.csv", TABLE, encoding)
     with pytest.raises(InputError, match=f"without a byte order mark; name it .`encoding` {encoding}"):
         ingested_bags(tmp_path, path)
@@ -91,18 +91,18 @@ def test_wide_characters_without_a_mark__are_not_read_as_letters_with_nul_betwee
 
 @pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "docword.x.txt", "x.ldac", "x.svmlight"])
 @pytest.mark.parametrize("data", [b"\0", b"\0\0", b"a\0", b"\0\0\0", b"\0\0\0\0"])
-def test_a_file_of_a_few_zeros__is_refused_in_one_line(tmp_path, name, data):
+def test_a_short_file_with_zero_bytes__is_refused_in_one_line(tmp_path, name, data):
     with pytest.raises(InputError):
         ingest(put(tmp_path / name, data), tmp_path / "c", scheduler="serial")
 
 
 @pytest.mark.parametrize("encoding", ["nothing", "hex", "rot13", ""])
-def test_what_is_no_encoding_of_text__is_refused(tmp_path, encoding):
+def test_an_unknown_encoding__is_refused(tmp_path, encoding):
     with pytest.raises(OptionError, match="encoding: expected an encoding of text"):
         ingested_bags(tmp_path, put(tmp_path / "x.csv", TABLE), encoding=encoding)
 
 
-def test_vocabularies_stop_words_and_side_files__have_the_encoding_too(tmp_path):
+def test_vocabularies_stop_words_and_side_files__use_the_encoding_too(tmp_path):
     path = put(tmp_path / "x.csv", TABLE, "cp1252")
     words = put(tmp_path / "words.txt", "café\nship\n", "cp1252")
     stops = put(tmp_path / "stops.txt", "ship\ncafé\n", "cp1252")
@@ -127,7 +127,7 @@ COUNTS = {
 
 @pytest.mark.parametrize("encoding", MARKED)
 @pytest.mark.parametrize("kind", COUNTS)
-def test_word_counts__are_read_by_their_mark_too(tmp_path, kind, encoding):
+def test_word_counts__are_decoded_by_their_byte_order_mark(tmp_path, kind, encoding):
     name, content = COUNTS[kind]
     words = put(tmp_path / "vocab.txt", "ship\ncafé\noven\n", encoding)
     found = ingested_bags(tmp_path, put(tmp_path / name, content, encoding), vocabulary=words)
@@ -153,7 +153,7 @@ def test_separators__are_detected_and_reported(tmp_path_factory, separator, line
     assert ("separator", "tab" if separator == "\t" else separator, "separator") in guesses_of(place / "c")
 
 
-def test_a_named_separator__is_taken_and_others_are_refused_with_advice(tmp_path):
+def test_a_given_separator__is_used_and_others_are_refused_with_advice(tmp_path):
     path = put(tmp_path / "x.csv", TABLE.replace(",", "^"))
     assert ingested_bags(tmp_path, path, separator="^") == BAGS
     assert ("separator", "^", "separator") not in guesses_of(tmp_path / "c")
@@ -163,13 +163,13 @@ def test_a_named_separator__is_taken_and_others_are_refused_with_advice(tmp_path
         ingest(path, tmp_path / "d", separator="and", scheduler="serial")
 
 
-def test_errors__name_the_line_below_the_line_of_excel(tmp_path):
+def test_errors__count_the_separator_line_of_excel(tmp_path):
     path = put(tmp_path / "x.csv", "sep=;\nid;text\n1;ship\n2;sail;mast;x\n")
     with pytest.raises(InputError, match="line 4: expected 2 values as in the header, found 4"):
         ingested_bags(tmp_path, path)
 
 
-def test_columns_that_are_not_used__may_be_empty_or_doubled(tmp_path):
+def test_unused_columns__may_be_unnamed_or_duplicate(tmp_path):
     rows = [",id,text,note,note,,", "0,1,ship sail,a,b,,", "1,2,oven,a,b", "2,3,mast,a,b,,,"]
     path = put(tmp_path / "x.csv", "\n".join(rows))
     assert ingested_bags(tmp_path, path) == {"1": {"ship": 1, "sail": 1}, "2": {"oven": 1}, "3": {"mast": 1}}
@@ -184,7 +184,7 @@ def test_columns_that_are_not_used__may_be_empty_or_doubled(tmp_path):
         ingest(put(tmp_path / "y.csv", f"{rows[0]}\n{rows[1]},more\n"), tmp_path / "d", scheduler="serial")
 
 
-def test_columns_of_side_files__may_be_empty_and_doubled_where_others_are_named(tmp_path):
+def test_columns_of_side_files__may_be_unnamed_or_duplicate_if_others_are_named(tmp_path):
     path = put(tmp_path / "x.csv", TABLE)
     side = put(tmp_path / "side.csv", ",id,kind,note,note\n0,1,a,x,y\n1,2,b,x,y\n")
     ingest(path, tmp_path / "c", label_files=side, labels="kind", scheduler="serial")
@@ -193,7 +193,7 @@ def test_columns_of_side_files__may_be_empty_and_doubled_where_others_are_named(
         ingest(path, tmp_path / "d", label_files=side, scheduler="serial")
 
 
-def test_a_folder_of_several_formats__is_refused_or_says_what_is_left_out(tmp_path):
+def test_a_folder_of_several_formats__is_refused_or_reports_what_is_left_out(tmp_path):
     folder = tmp_path / "in"
     put(folder / "README.txt", "Some tables.\n")
     put(folder / "a.csv", TABLE)
@@ -217,14 +217,14 @@ def test_a_folder_of_several_formats__is_refused_or_says_what_is_left_out(tmp_pa
 
 
 def _copied(folder, place):
-    """The same folder, with other ids."""
+    """Copy a folder with other document ids."""
     for file in folder.iterdir():
         put(place / file.name, file.read_text().replace("\n1,", "\n11,").replace("\n2,", "\n12,").replace("\n3,", "\n13,")
             .replace("\n4,", "\n14,").replace("\n5,", "\n15,").replace("\n6,", "\n16,"))  # fmt: skip
     return str(place)
 
 
-def test_files_of_unknown_names__are_left_out_where_others_have_a_format(tmp_path):
+def test_files_without_a_known_suffix__are_left_out_if_others_have_a_format(tmp_path):
     put(tmp_path / "in/a.csv", TABLE)
     put(tmp_path / "in/notes", "not a table")
     assert ingested_bags(tmp_path, tmp_path / "in") == BAGS
@@ -239,7 +239,7 @@ def test_files_of_unknown_names__are_left_out_where_others_have_a_format(tmp_pat
         guess_format([str(tmp_path / "in/a.csv"), put(tmp_path / "b.jsonl", LINES)])
 
 
-def test_a_glob__may_ask_for_names_with_an_underscore(tmp_path):
+def test_a_glob__may_match_names_with_an_underscore(tmp_path):
     put(tmp_path / "_x.csv", TABLE)
     assert ingested_bags(tmp_path, f"{tmp_path}/_*.csv") == BAGS
 
@@ -255,7 +255,7 @@ def test_the_null_of_hive__is_a_missing_value(tmp_path):
     assert labels == {"a": [{"field": "kind", "value": "x y"}], "b": []}
 
 
-def test_a_file_that_is_not_text__is_never_advised_to_be_read_as_text(tmp_path):
+def test_a_binary_file__is_never_suggested_to_be_read_as_text(tmp_path):
     pq.write_table(pa.table({"id": ["a"], "text": ["ship"]}), tmp_path / "x.parquet")
     data = (tmp_path / "x.parquet").read_bytes()
     for name in ("x.txt", "x.csv", "x.jsonl", "x.mallet", "part-0"):
@@ -265,7 +265,7 @@ def test_a_file_that_is_not_text__is_never_advised_to_be_read_as_text(tmp_path):
         assert "bad_bytes" not in str(raised.value)
 
 
-def test_vectors__have_separators_encodings_and_the_first_header_again(tmp_path):
+def test_vectors__support_separators_encodings_and_repeated_headers(tmp_path):
     content = "height;width;kind\n1;2;a\n3;4.5;b\n"
     path = put(tmp_path / "x.csv", content, "utf-16")
     ingest(path, tmp_path / "c", format="vectors", labels="kind=-1", header="yes")
@@ -278,7 +278,7 @@ def test_vectors__have_separators_encodings_and_the_first_header_again(tmp_path)
     assert values.tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
-def test_labels_in_lines__are_split_later_as_they_were_first(tmp_path):
+def test_labels_in_later_lines__are_split_like_the_first(tmp_path):
     path = put(tmp_path / "x.csv", TABLE)
     ingest(path, tmp_path / "c", label_files=f"k={put(tmp_path / 's.txt', 'deep learning;nlp' + chr(10) * 2 + 'a b')}")
     assert ("label_separator", "tab and ;", "label_separator") in guesses_of(tmp_path / "c")
@@ -290,7 +290,7 @@ def test_labels_in_lines__are_split_later_as_they_were_first(tmp_path):
     assert [label["value"] for label in columns_of(tmp_path / "d")["labels"][0]] == ["deep", "learning;nlp"]
 
 
-def test_guesses__are_followed_by_append_and_like(tmp_path):
+def test_guesses__are_reused_by_append_and_like(tmp_path):
     ingest(put(tmp_path / "x.csv", TABLE.replace(",", ";")), tmp_path / "c", scheduler="serial")
     more = TABLE.replace("1,", "4,").replace("2,", "5,").replace("3,", "6,")
     commas = put(tmp_path / "y.csv", more)
@@ -305,14 +305,14 @@ def test_guesses__are_followed_by_append_and_like(tmp_path):
     assert Corpus(tmp_path / "c").manifest.documents == 9
 
 
-def test_the_first_index__is_reported_and_recorded(tmp_path):
+def test_the_index_base__is_reported_and_recorded(tmp_path):
     words = put(tmp_path / "vocab.txt", "a1\nship\nsail\n")
     ingested_bags(tmp_path, put(tmp_path / "x.svmlight", "1 1:3 2:1\n"), vocabulary=words)
     assert ("first index", "1", "index_base") in guesses_of(tmp_path / "c")
     assert read_history(Folder(tmp_path / "c")).options.index_base == 1
 
 
-def test_guesses_about_files_that_differ__settle_nothing():
+def test_conflicting_guesses__set_no_option():
     tabs, commas = (Guess("separator", value, "separator") for value in ("tab", ","))
     assert with_guesses(ReadOptions(), [commas]).separator == ","
     assert with_guesses(ReadOptions(separator=";"), [commas]).separator == ";"
@@ -332,7 +332,7 @@ def test_corpora_of_release_0_1__are_read_without_guesses(tmp_path):
     append(tmp_path / "c", put(tmp_path / "y.csv", "id;text\n9;ship\n"), scheduler="serial")
 
 
-def test_sources_of_a_batch_job__leave_out_hidden_files_and_other_formats(tmp_path):
+def test_sources_of_a_batch_job__omit_hidden_files_and_other_formats(tmp_path):
     for name in ("a.csv", "b.csv", "README.txt", "_SUCCESS", "_tmp/x.csv", ".c.csv", "std::d.csv"):
         put(tmp_path / "in" / name, name)
     others = []
@@ -342,7 +342,7 @@ def test_sources_of_a_batch_job__leave_out_hidden_files_and_other_formats(tmp_pa
     assert len(find_sources([str(tmp_path / "in")], {})) == 4
 
 
-def test_options_about_files__are_refused_where_no_file_has_such_a_layout(tmp_path):
+def test_options_about_files__are_refused_if_no_file_has_such_a_layout(tmp_path):
     pq.write_table(pa.table({"id": ["a"], "text": ["ship"]}), tmp_path / "x.parquet")
     lines = put(tmp_path / "x.jsonl", LINES)
     for path, option, value, kind in (

@@ -1,4 +1,4 @@
-"""New texts for a model: ingest --like, texts where a corpus is expected, vocabularies of corpora and runs."""
+"""New texts for a model: `ingest --like`, texts in place of a corpus, and vocabularies of corpora and runs."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ WORDS = {**FIELDS, "phrases": "npmi", "phrase_count": 2, "min_documents": 2}
 
 
 def upper_words(text):
-    """Tokenize to words in upper case, as a function that a user names."""
+    """Tokenize into words in upper case, as a user-defined function."""
     return text.upper().split()
 
 
@@ -46,7 +46,7 @@ def fitted(tmp_path_factory):
     return place
 
 
-def test_a_run__reads_texts_as_its_own_documents_were(fitted, tmp_path):
+def test_a_run__reads_new_texts_as_its_documents_were_read(fitted, tmp_path):
     ingest(fitted / "old.jsonl", tmp_path / "again", like=fitted / "run")
     assert bags_of(tmp_path / "again") == bags_of(fitted / "whole")
     assert columns_of(tmp_path / "again") == columns_of(fitted / "whole")
@@ -61,7 +61,7 @@ def test_a_run__reads_texts_as_its_own_documents_were(fitted, tmp_path):
     )
 )
 @settings(max_examples=12, deadline=None)
-def test_a_corpus_read_like_itself__is_itself(tmp_path_factory, texts):
+def test_a_corpus_read_again_with_its_options__is_identical(tmp_path_factory, texts):
     place = tmp_path_factory.mktemp("same")
     source = put_lines(place / "x.jsonl", [{"id": f"d{n}", "text": " ".join(words)} for n, words in enumerate(texts)])
     options = {
@@ -73,7 +73,7 @@ def test_a_corpus_read_like_itself__is_itself(tmp_path_factory, texts):
     }
     try:
         first = ingest(source, place / "c", scheduler="serial", max_document_share=0.9, **options)
-    except InputError:  # no word is left
+    except InputError:  # no words remain
         return
     assert ingest(source, place / "again", like=place / "c", scheduler="serial") == first
     assert ingest(source, place / "twice", like=place / "again", scheduler="serial") == first
@@ -89,7 +89,7 @@ def test_texts_of_another_format_without_the_fields__are_read(fitted, tmp_path):
     assert not Folder(place).exists()
 
 
-def test_a_model__needs_no_corpus_to_read_texts(fitted, tmp_path):
+def test_a_model__can_read_texts_without_its_corpus(fitted, tmp_path):
     shutil.copytree(fitted / "run" / "model", tmp_path / "model")
     put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "New York service"}])
     with documents_for(tmp_path / "model", tmp_path / "x.jsonl") as found:
@@ -106,7 +106,7 @@ def test_a_model_without_a_record__is_read_as_the_corpus_of_its_run(fitted, tmp_
     assert run["corpus"]["url"] == str(fitted / "train")
 
 
-def test_unknown_words__are_warned_of_where_they_are_many(fitted, tmp_path):
+def test_unknown_words__give_a_warning_if_there_are_many(fitted, tmp_path):
     put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "strange foreign words, pizza"}])
     lines = []
     with documents_for(fitted / "run", tmp_path / "x.jsonl", notice=lines.append) as found:
@@ -132,7 +132,7 @@ def test_ingest_like__reports_unknown_words(fitted, tmp_path, capsys):
     assert (report["unknown_tokens"], report["unknown_share"]) == (3, 0.75)
 
 
-def test_parts_of_a_split__are_appended_to_as_the_whole(fitted, tmp_path):
+def test_parts_of_a_split__accept_additions_like_the_whole(fitted, tmp_path):
     ingest(fitted / "old.jsonl", tmp_path / "whole", **WORDS)
     split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", documents=True, fraction=0.4, seed=1)
     for number in range(2):
@@ -143,7 +143,7 @@ def test_parts_of_a_split__are_appended_to_as_the_whole(fitted, tmp_path):
     assert [record.documents for record in history.until(manifest.documents).appended] == [1, 1]
 
 
-def test_code_and_patterns_of_a_record__run_only_if_they_are_named_again(tmp_path):
+def test_functions_and_patterns_of_a_record__run_only_if_the_user_names_them_again(tmp_path):
     put_lines(tmp_path / "x.jsonl", [{"id": "a", "text": "Aa Bb\nCH 1\nCc Bb"}])
     named = {"tokenizer": f"{__name__}:upper_words", "segments": "headings:CH"}
     ingest(tmp_path / "x.jsonl", tmp_path / "c", scheduler="serial", **named)
@@ -164,14 +164,14 @@ def test_code_and_patterns_of_a_record__run_only_if_they_are_named_again(tmp_pat
 @pytest.mark.parametrize(
     "option", [{"stop_words": "none"}, {"min_documents": 3}, {"phrases": "count"}, {"min_characters": 3}]
 )
-def test_like__refuses_options_that_would_read_words_otherwise(fitted, tmp_path, option):
+def test_like__refuses_options_that_would_change_the_words(fitted, tmp_path, option):
     with pytest.raises(OptionError, match=next(iter(option)).replace("_", "[-_]")):
         ingest(fitted / "old.jsonl", tmp_path / "c", like=fitted / "run", **option)
     assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("named", ["english", ["english"]])
-def test_like__takes_the_default_stop_words_by_name(fitted, tmp_path, named):
+def test_like__accepts_the_default_stop_words_by_name(fitted, tmp_path, named):
     manifest = ingest(fitted / "old.jsonl", tmp_path / "c", like=fitted / "run", stop_words=named)
     assert manifest.documents == len(TEXTS)
 
@@ -188,7 +188,7 @@ def test_like__names_the_stop_words_that_were_left_out(fitted, tmp_path):
         ingest(fitted / "old.jsonl", tmp_path / "c", like=fitted / "run", stop_words=f"english,{tmp_path}/mine.txt")
 
 
-def test_exploded_corpora__have_new_documents_exploded_too(tmp_path):
+def test_new_documents_for_exploded_corpora__are_exploded_too(tmp_path):
     put_lines(tmp_path / "x.jsonl", [{"id": "a", "text": "Aa bb. Cc aa."}, {"id": "b", "text": "Bb bb."}])
     ingest(tmp_path / "x.jsonl", tmp_path / "c", segments="sentences")
     explode(tmp_path / "c", tmp_path / "flat")
@@ -217,7 +217,7 @@ def test_counted_words__are_matched_by_their_spelling(counted):
     assert read_history(Folder(counted / "b")).report.unknown_tokens == 4
 
 
-def test_counts_without_words__are_of_the_recorded_vocabulary_if_that_was_not_pruned(counted, tmp_path):
+def test_counts_without_words__use_the_recorded_vocabulary_unless_it_was_pruned(counted, tmp_path):
     ingest(counted / "docword.a.txt", counted / "a")
     ingest(counted / "docword.a.txt", counted / "pruned", max_words=2)
     (counted / "new").mkdir()
@@ -231,7 +231,7 @@ def test_counts_without_words__are_of_the_recorded_vocabulary_if_that_was_not_pr
         assert found.unknown.unknown == 1
 
 
-def test_texts_for_counted_words__are_tokenized_by_default_and_it_is_reported(counted):
+def test_texts_for_counted_words__are_tokenized_by_default_with_a_notice(counted):
     ingest(counted / "docword.a.txt", counted / "a")
     lines = []
     (counted / "t.txt").write_text("The AA; cc cc zz of")
@@ -252,7 +252,7 @@ def test_vectors__have_the_columns_of_the_record(tmp_path):
 
 
 @pytest.mark.parametrize("of", ["whole", "run", "run/model", "whole/vocabulary.parquet", "words.parquet", "words"])
-def test_vocabulary__is_taken_from_corpora_runs_and_tables(fitted, tmp_path, of):
+def test_vocabulary__is_read_from_corpora_runs_and_tables(fitted, tmp_path, of):
     words = Corpus(fitted / "whole").vocabulary.words
     table = pa.table({"number": np.arange(len(words)), "lemma": words})
     pq.write_table(table, tmp_path / "words.parquet")
@@ -262,7 +262,7 @@ def test_vocabulary__is_taken_from_corpora_runs_and_tables(fitted, tmp_path, of)
     assert Corpus(tmp_path / "c").vocabulary.words == words
 
 
-def test_what_is_no_vocabulary__is_refused(fitted, tmp_path):
+def test_a_vocabulary_of_another_kind__is_refused(fitted, tmp_path):
     pq.write_table(pa.table({"a": ["x"], "b": ["y"]}), tmp_path / "two.parquet")
     pq.write_table(pa.table({"word": ["x", "x"]}), tmp_path / "twice.parquet")
     for path, error, pattern in (
@@ -280,7 +280,7 @@ def test_an_output_folder_that_is_not_a_corpus__is_not_read_as_texts(fitted):
         pass
 
 
-def test_errors__name_the_texts_and_not_the_corpus_made_of_them(fitted, tmp_path):
+def test_errors__name_the_texts_and_not_their_temporary_corpus(fitted, tmp_path):
     with pytest.raises(MismatchError, match=r"old\.jsonl: .*documents that were fitted are not unseen") as caught:
         evaluate(fitted / "run", unseen=fitted / "old.jsonl", scheduler="serial")
     assert "collapsium-" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Corpora whose documents have segments: ingested, added to, split and exploded."""
+"""Corpora whose documents have segments: ingest, append, split and explode."""
 
 import json
 from collections import Counter
@@ -35,7 +35,7 @@ ALL = {"stop_words": "none", "scheduler": "serial"}
 
 
 def segments_of(corpus):
-    """Bags of words of each segment of each document, by id."""
+    """Return the bags of words of each segment of each document, by id."""
     corpus = Corpus(corpus)
     words, found = corpus.vocabulary.words, {}
     for reference in corpus.references:
@@ -60,7 +60,7 @@ def segmented(tmp_path_factory):
     return place
 
 
-def test_segments__are_kept_and_stay_empty_if_their_words_are_dropped(segmented, capsys):
+def test_segments__remain_even_if_all_their_words_are_dropped(segmented, capsys):
     assert segments_of(segmented / "c") == {
         "a": [{"apple": 1, "bread": 1}, {"apple": 2, "cheese": 1}, {"end": 1}, {"apple": 1, "bread": 1}],
         "b": [],
@@ -79,7 +79,7 @@ def test_segments__are_kept_and_stay_empty_if_their_words_are_dropped(segmented,
     assert main(["verify", str(segmented / "c")]) == 0
 
 
-def test_a_corpus_without_segments__is_what_it_was(tmp_path):
+def test_a_corpus_without_segments__is_unchanged(tmp_path):
     ingest(put_lines(tmp_path / "x.jsonl", ROWS), tmp_path / "c", **ALL)
     record = json.loads((tmp_path / "c/ingest.json").read_text())
     assert record["version"] == 7
@@ -91,8 +91,8 @@ TEXTS = st.lists(st.sampled_from(["aa", "Bb", "CC", "the", "9", ".", "!", ".\n\n
 
 
 @pytest.mark.parametrize("how", ["sentences", "paragraphs", "lines", "headings:(?i)cc"])
-def test_segments__are_the_same_however_texts_are_cut_and_read(how, tmp_path_factory, monkeypatch):
-    """Beside a twin that tokenizes one segment after another, and merged they are the corpus without segments."""
+def test_segments__are_the_same_for_any_division_of_the_texts(how, tmp_path_factory, monkeypatch):
+    """The reference tokenizes one segment at a time; merged, the segments give the corpus without segments."""
 
     @settings(max_examples=6)
     @given(st.lists(TEXTS, min_size=1, max_size=6), st.sampled_from([1, 40]), st.integers(1, 9), st.integers(0, 2))
@@ -155,7 +155,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_a_column_of_lists__gives_its_entries_and_keeps_the_empty_ones(tmp_path, kind):
+def test_a_column_of_lists__gives_a_segment_per_entry_including_empty_ones(tmp_path, kind):
     if kind == "jsonl":
         path = put_lines(tmp_path / "x.jsonl", LISTS)
     else:
@@ -174,7 +174,7 @@ def test_a_column_of_lists__gives_its_entries_and_keeps_the_empty_ones(tmp_path,
     assert read_history(Folder(tmp_path / "c")).report.missing_text == 1
 
 
-def test_files_and_tables__have_segments_too(tmp_path):
+def test_files_and_tables__support_segments_too(tmp_path):
     for name in ("one", "two"):
         (tmp_path / "in").mkdir(exist_ok=True)
         (tmp_path / f"in/{name}.txt").write_text(f"Preface {name}\nCHAPTER I\nbread\n  CHAPTER no\nCHAPTER II. apple")
@@ -214,7 +214,7 @@ def test_many_segments_and_a_huge_one__are_one_document_each(tmp_path):
         ({"segments": "lines", "format": "vectors"}, r"segments: applies only to documents; vectors have no words"),
     ],
 )
-def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, options, message):
+def test_invalid_options__are_refused_before_anything_is_written(tmp_path, options, message):
     put_lines(tmp_path / "x.jsonl")
     with pytest.raises(OptionError, match=message):
         ingest(tmp_path / "x.jsonl", tmp_path / "c", **options)
@@ -230,14 +230,14 @@ def test_options_that_cannot_be__are_refused_before_anything_is_made(tmp_path, o
         ({"a": 1}, "column", r"expected a string in field 'text'"),
     ],
 )
-def test_texts_of_another_kind__are_reported_with_their_line(tmp_path, text, segments, message):
+def test_texts_of_another_type__are_reported_with_their_line(tmp_path, text, segments, message):
     path = put_lines(tmp_path / "x.jsonl", [{"id": 1, "text": text}])
     with pytest.raises(InputError, match=message):
         ingest(path, tmp_path / "c", segments=segments)
     assert not (tmp_path / "c").exists()
 
 
-def test_append__cuts_as_the_corpus_was_cut(tmp_path):
+def test_append__cuts_segments_as_the_corpus_was_cut(tmp_path):
     rows = [{**row, "text": f"{row['text'] or ''} Bread. Apple"} for row in ROWS]
     put_lines(tmp_path / "old.jsonl", rows[:2])
     put_lines(tmp_path / "new.jsonl", rows[1:])
@@ -256,7 +256,7 @@ def test_append__cuts_as_the_corpus_was_cut(tmp_path):
     assert main(["verify", str(tmp_path / "c")]) == 0
 
 
-def test_a_record_of_an_ingest_by_anybody__must_name_a_way(segmented, tmp_path):
+def test_an_untrusted_record__must_name_a_known_way_to_cut_segments(segmented, tmp_path):
     record = read_history(Folder(segmented / "c")).record()
     assert (record["version"], record["reading"]["segments"]) == (7, "sentences")
     record["reading"]["segments"] = 3
@@ -265,7 +265,7 @@ def test_a_record_of_an_ingest_by_anybody__must_name_a_way(segmented, tmp_path):
         read_history(Folder(tmp_path))
 
 
-def test_a_batch__takes_segments(tmp_path):
+def test_a_batch__supports_segments(tmp_path):
     text = '[batch]\nfolder = "b"\n[ingest]\nsources = "x.jsonl"\nsegments = {}\n[fit]\nfamily = "lda"\ntopics = 2\n'
     (tmp_path / "job.toml").write_text(text.format('"sentences"'))
     assert read_job(tmp_path / "job.toml").reading == {"segments": "sentences"}
@@ -276,12 +276,12 @@ def test_a_batch__takes_segments(tmp_path):
 
 @given(st.integers(0, 99), st.floats(0.05, 0.95))
 @settings(max_examples=10)
-def test_split__of_tokens_keeps_every_segment_in_both_parts(segmented, tmp_path_factory, seed, fraction):
+def test_split_of_tokens__keeps_every_segment_in_both_parts(segmented, tmp_path_factory, seed, fraction):
     place = tmp_path_factory.mktemp("split")
     whole = segments_of(segmented / "c")
     try:
         split(segmented / "c", place / "train", place / "held", fraction=fraction, seed=seed)
-    except InputError:  # a part without a token
+    except InputError:  # one part may have no tokens
         assert not any(place.iterdir())
         return
     parts = [segments_of(place / name) for name in ("train", "held")]
@@ -296,7 +296,7 @@ def test_split__of_tokens_keeps_every_segment_in_both_parts(segmented, tmp_path_
     assert [row.ids_sha256 for row in flat[0].shards] == [row.ids_sha256 for row in flat[1].shards]
 
 
-def test_split__of_documents_and_of_labels_keeps_segments(segmented, tmp_path):
+def test_split_of_documents_and_labels__keeps_segments(segmented, tmp_path):
     whole = segments_of(segmented / "c")
     split(segmented / "c", tmp_path / "train", tmp_path / "held", folds=2, fold=0, seed=1)
     parts = [segments_of(tmp_path / name) for name in ("train", "held")]
@@ -328,7 +328,7 @@ def test_explode__makes_documents_of_segments(segmented, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["documents"] == 7
 
 
-def test_explode__of_what_has_no_segments_or_is_damaged_leaves_nothing(segmented, tmp_path):
+def test_explode_of_a_damaged_corpus_or_one_without_segments__leaves_nothing(segmented, tmp_path):
     write_corpus(tmp_path / "plain", [{0: 1}], 1)
     with pytest.raises(MismatchError, match=r"its documents have no segments; `ingest` with `segments`"):
         explode(tmp_path / "plain", tmp_path / "flat")

@@ -29,7 +29,7 @@ DOCUMENT = st.tuples(
 
 
 def labels_of(corpus):
-    """The labels of each document, as texts field:value."""
+    """Return the labels of each document, as texts field:value."""
     return [
         [f"{label['field']}:{label['value']}" for label in labels or ["missing"]] if labels != [] else []
         for labels in columns_of(corpus)["labels"]
@@ -42,7 +42,7 @@ def put(path, text):
 
 
 def put_rows(path, rows):
-    """Write rows as the ending of the path says; lists of labels are a row each in CSV."""
+    """Write rows in the format of the path's suffix; in CSV, a list of labels becomes several rows."""
     if path.suffix == ".parquet":
         types = {"id": pa.string(), "tag": pa.list_(pa.string()), "stars": pa.float64()}
         pq.write_table(pa.table({name: pa.array([row[name] for row in rows], types[name]) for name in types}), path)
@@ -58,7 +58,7 @@ def put_rows(path, rows):
     return str(path)
 
 
-def test_side_files__give_the_columns_that_records_would(tmp_path_factory, monkeypatch):
+def test_side_files__give_the_same_columns_as_records(tmp_path_factory, monkeypatch):
     @settings(max_examples=25)
     @given(
         st.lists(DOCUMENT, min_size=1, max_size=7).filter(lambda drawn: any(row[0] for row in drawn)),
@@ -91,7 +91,7 @@ def test_side_files__give_the_columns_that_records_would(tmp_path_factory, monke
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Sources of five documents of several formats, and side files."""
+    """Sources of five documents in several formats, and side files."""
     place = tmp_path_factory.mktemp("made")
     put_lines(place / "d.jsonl", [{"id": f"d{n}", "text": text, "tag": "own"} for n, text in enumerate(TEXTS)])
     put(place / "d.csv", "text\n" + "".join(f'"{text}"\n' for text in TEXTS))
@@ -118,7 +118,7 @@ def options_of(place, source):
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_lines_of_a_side_file__are_of_the_documents_in_their_order(folder, tmp_path, source):
+def test_lines_of_a_side_file__belong_to_the_documents_in_order(folder, tmp_path, source):
     options = options_of(folder, source)
     sides = {"label_files": f"author={folder / 'who.txt'}", "label_names": [f"author={folder / 'names.txt'}"]}
     manifest = ingest(str(folder / source), tmp_path / "c", shard_tokens=3, **options, **sides)
@@ -134,7 +134,7 @@ def test_lines_of_a_side_file__are_of_the_documents_in_their_order(folder, tmp_p
 
 
 @pytest.mark.parametrize("source", ["d.csv", "d.ldac", "v.csv"])
-def test_rows_of_a_side_file__are_matched_by_id_whatever_their_order(folder, tmp_path, capsys, source):
+def test_rows_of_a_side_file__are_matched_by_id_in_any_order(folder, tmp_path, capsys, source):
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in options_of(folder, source).items()]
     side = str(folder / "side.csv")
     assert main(["ingest", str(folder / source), str(tmp_path / "c"), "--label-files", side, *flags]) == 0
@@ -152,7 +152,7 @@ def test_rows_of_a_side_file__are_matched_by_id_whatever_their_order(folder, tmp
     assert "n: in 2 documents, from 2 to 4.5, mean 3.25" in out
 
 
-def test_fields_that_are_named__are_the_side_files_where_they_have_them(folder, tmp_path):
+def test_named_fields__come_from_the_side_files_if_they_have_them(folder, tmp_path):
     rows = [{"key": f"d{n}", "tag": ["own", f"s{n}"], "more": "m", "w": n, "z": "0"} for n in (4, 2, 0)]
     side = put_lines(tmp_path / "s.jsonl", rows)
     options = {"labels": ["tag", "other=more"], "covariates": ["weight=w"], "label_files": [side]}
@@ -178,7 +178,7 @@ def test_fields_that_are_named__are_the_side_files_where_they_have_them(folder, 
         ("\ufeffa a\nb\n\n", ["a"]),
     ],
 )
-def test_labels_of_a_line__are_parted_as_the_whole_file_is(tmp_path, text, expected):
+def test_labels_of_a_line__are_split_as_in_the_rest_of_the_file(tmp_path, text, expected):
     texts = put_lines(tmp_path / "t.jsonl", [{"id": n, "text": "aa"} for n in range(3)])
     (tmp_path / "tag.of.txt").write_bytes(text.encode())
     ingest(texts, tmp_path / "c", label_files=str(tmp_path / "tag.of.txt"))
@@ -186,7 +186,7 @@ def test_labels_of_a_line__are_parted_as_the_whole_file_is(tmp_path, text, expec
     assert labels_of(tmp_path / "c")[2] == []
 
 
-def test_append__takes_side_files_of_what_it_adds(folder, tmp_path):
+def test_append__accepts_side_files_of_the_new_documents(folder, tmp_path):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     put(tmp_path / "a.csv", "id,tag,n\nd1,01,4\nd4,02,5\n")
     sides = [str(tmp_path / "a.csv"), f"author={tmp_path / 'who.txt'}"]
@@ -219,7 +219,7 @@ def test_append__takes_side_files_of_what_it_adds(folder, tmp_path):
     assert main(["verify", str(tmp_path / "c")]) == 0
 
 
-def test_append__takes_side_files_of_documents_that_are_counted(folder, tmp_path):
+def test_append__accepts_side_files_of_counted_documents(folder, tmp_path):
     vocabulary = str(folder / "vocab.txt")
     ingest(str(folder / "d.ldac"), tmp_path / "c", vocabulary=vocabulary, label_files=str(folder / "who.txt"))
     shutil.copy(folder / "vocab.txt", tmp_path / "vocab.txt")
@@ -275,7 +275,7 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_faults_of_side_files__are_reported_and_leave_no_files(folder, tmp_path, monkeypatch, case):
+def test_invalid_side_files__are_reported_and_leave_no_files(folder, tmp_path, monkeypatch, case):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     for name, text in BESIDE.items():
@@ -294,7 +294,7 @@ def test_batch__has_no_side_files(folder, tmp_path):
         read_job(put(tmp_path / "job.toml", job))
 
 
-def test_split__drops_labels_and_keeps_all_else(folder, tmp_path, capsys):
+def test_split__drops_labels_and_keeps_everything_else(folder, tmp_path, capsys):
     side = str(folder / "side.csv")
     ingest(str(folder / "d.csv"), tmp_path / "c", label_files=[side, str(folder / "who.txt")], shard_tokens=3)
     capsys.readouterr()
@@ -322,7 +322,7 @@ def test_split__drops_labels_and_keeps_all_else(folder, tmp_path, capsys):
     assert rows_of(Corpus(tmp_path / "n1").references[0].documents().extras["labels"]).num_rows
 
 
-def test_split__keeps_the_labels_of_vectors_apart(folder, tmp_path):
+def test_split__stores_the_labels_of_vectors_separately(folder, tmp_path):
     ingest(str(folder / "v.csv"), tmp_path / "c", format="vectors", label_files=str(folder / "who.txt"), shard_tokens=4)
     split(tmp_path / "c", tmp_path / "a", tmp_path / "b", drop_labels=0.5, field="who")
     both = [sorted(a + b) for a, b in zip(labels_of(tmp_path / "a"), labels_of(tmp_path / "b"), strict=True)]
@@ -343,7 +343,7 @@ def test_split__keeps_the_labels_of_vectors_apart(folder, tmp_path):
         ({"drop_labels": 0.5, "field": "star"}, "did you mean 'stars'"),
     ],
 )
-def test_split_of_labels__says_what_it_cannot(tmp_path, options, message):
+def test_split_of_labels__reports_what_is_impossible(tmp_path, options, message):
     texts = put_lines(tmp_path / "t.jsonl", [{"id": "a", "text": "aa", "stars": 3}])
     ingest(texts, tmp_path / "c", covariates=["stars"])
     with pytest.raises(OptionError, match=message):

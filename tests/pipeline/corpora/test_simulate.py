@@ -13,7 +13,7 @@ from collapsium.storage.corpus.writer import numbered_ids
 from collapsium.storage.errors import OccupiedError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families import generative as drawing
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 
 
 def probabilities(model):
@@ -22,17 +22,17 @@ def probabilities(model):
 
 
 def files(folder):
-    """The bytes of all files in a folder, by their names."""
+    """Return the bytes of all files in a folder, by name."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def dense(model, words):
-    """Topics as `drawing` keeps them, as phi of shape (topics, words)."""
+    """Return phi (topics, words) from the sparse topics of `drawing`."""
     return (drawing.expected_counts(model, 0, words) / model["tokens"]).T
 
 
 def distance(first, second):
-    """Mean total variation of the topics, matched one to one."""
+    """Return the mean total variation distance of topics, matched one to one."""
     every = 0.5 * np.abs(first[:, np.newaxis] - second[np.newaxis]).sum(axis=2)
     return every[linear_sum_assignment(every)].mean()
 
@@ -57,7 +57,7 @@ def test_simulate__has_the_requested_sizes_seed_and_truth(tmp_path, family):
         assert row["proportions"] == sorted(row["proportions"], reverse=True)
 
 
-def test_simulate__words_follow_the_truth(tmp_path):
+def test_simulated_words__follow_the_true_topics(tmp_path):
     simulate(tmp_path / "c", family="lda", documents=2000, words=20, tokens=100, topics=3, beta=20.0, seed=1)
     corpus, model = Corpus(tmp_path / "c"), Model(tmp_path / "c")
     phi = probabilities(model)
@@ -73,8 +73,8 @@ def test_simulate__words_follow_the_truth(tmp_path):
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
-def test_simulate__gives_the_same_bytes_for_a_seed_and_others_for_another(tmp_path, monkeypatch, family):
-    monkeypatch.setattr(drawing, "CHUNK_CELLS", 300)  # several chunks a shard
+def test_simulate__gives_the_same_bytes_for_the_same_seed_only(tmp_path, monkeypatch, family):
+    monkeypatch.setattr(drawing, "CHUNK_CELLS", 300)  # several chunks per shard
     options = {"family": family, "documents": 100, "words": 50, "tokens": 20, "topics": 6, "shard_tokens": 900}
     for name, seed in (("a", 3), ("again", 3), ("other", 4)):
         manifest = simulate(tmp_path / name, seed=seed, **options)
@@ -94,7 +94,7 @@ def test_simulate__gives_the_same_bytes_for_a_seed_and_others_for_another(tmp_pa
     assert any(name.startswith("truth/rows/") for name in differ)
 
 
-def test_truth__in_blocks_covers_the_vocabulary_and_is_the_same_model(tmp_path, monkeypatch):
+def test_truth_in_blocks__covers_the_vocabulary_and_is_the_same_model(tmp_path, monkeypatch):
     options = {"family": "lda", "documents": 60, "words": 41, "tokens": 30, "topics": 4, "seed": 5}
     simulate(tmp_path / "whole", **options)
     monkeypatch.setattr(simulation, "BLOCK_CELLS", 4 * 10)
@@ -113,7 +113,7 @@ def test_truth__in_blocks_covers_the_vocabulary_and_is_the_same_model(tmp_path, 
         evaluate(tmp_path / name, unseen=tmp_path / "whole", scheduler="serial").score for name in ("whole", "cut")
     ]
     assert scores[0] == pytest.approx(scores[1], rel=1e-9)
-    assert scores[0] > -np.log(41)  # better than not knowing the topics
+    assert scores[0] > -np.log(41)  # better than without knowing the topics
 
 
 @given(
@@ -123,7 +123,7 @@ def test_truth__in_blocks_covers_the_vocabulary_and_is_the_same_model(tmp_path, 
     seed=st.integers(0, 2**31),
     data=st.data(),
 )
-def test_topics__are_distributions_over_whatever_blocks_there_are(words, topics, concentration, seed, data):
+def test_topics__are_distributions_for_any_blocks(words, topics, concentration, seed, data):
     tokens = np.linspace(1.0, 1e9, topics)
     model = drawing.draw_topics(words, tokens, concentration, Stream(seed))
     for first, last in zip(model["start"], model["start"][1:], strict=False):
@@ -140,7 +140,7 @@ def test_topics__are_distributions_over_whatever_blocks_there_are(words, topics,
 
 @pytest.mark.parametrize("concentration", [0.5, 20.0, 3000.0])
 def test_topics__follow_the_dirichlet_distribution(concentration):
-    """One word of each topic, and two together, against the Beta distributions that they must have."""
+    """One word of each topic, and two words together, are compared with their Beta distributions."""
     words, parameter = 200, concentration / 200
     phi = dense(drawing.draw_topics(words, np.ones(3000), concentration, Stream(2)), words)
     for found, shape in ((phi[:, 7], parameter), (phi[:, 198] + phi[:, 199], 2 * parameter)):
@@ -150,7 +150,7 @@ def test_topics__follow_the_dirichlet_distribution(concentration):
         assert stats.kstest(above, lambda x: (known.cdf(x) - below) / (1.0 - below)).pvalue > 0.001  # noqa: B023
 
 
-def test_topics__are_few_words_of_many(tmp_path):
+def test_topics_over_a_large_vocabulary__are_sparse(tmp_path):
     model = drawing.draw_topics(1_000_000, np.ones(3), 100.0, Stream(0))
     assert 6000 < model["word"].size < 7500
     assert abs(model["word"].mean() - 500_000) < 20_000
@@ -166,7 +166,7 @@ def test_proportions__follow_the_dirichlet_distribution(scale):
         assert stats.kstest(theta[:, topic], stats.beta(parameter, prior.sum() - parameter).cdf).pvalue > 0.001
 
 
-def test_proportions__of_vanishing_parameters_are_whole_topics():
+def test_proportions_with_vanishing_parameters__are_single_topics():
     prior = np.array([1e-9, 3e-9, 0.0])
     model = drawing.draw_topics(5, np.ones(3), 1.0, Stream(0))
     _, theta = drawing.draw_documents(model, 5, prior, 4000, 1.0, Stream(2))
@@ -176,7 +176,7 @@ def test_proportions__of_vanishing_parameters_are_whole_topics():
 
 
 def test_documents__follow_their_proportions_and_topics():
-    """DocumentSource theta and phi, a word's tokens in a document are Poisson and independent of all others."""
+    """Given theta and phi, the tokens of a word in a document are Poisson, and independent of all others."""
     words, documents, tokens = 30, 600, 80.0
     model = drawing.draw_topics(words, np.ones(6), 10.0, Stream(3))
     drawn, theta = drawing.draw_documents(model, words, np.full(6, 0.4), documents, tokens, Stream(4))
@@ -184,7 +184,7 @@ def test_documents__follow_their_proportions_and_topics():
     found = np.zeros((documents, words))
     owner = np.repeat(np.arange(documents), np.diff(drawn.offsets))
     np.add.at(found, (owner, drawn.words), drawn.counts)
-    assert drawn.words.size == np.count_nonzero(found)  # a word stands once in a document
+    assert drawn.words.size == np.count_nonzero(found)  # each word of a document occurs once
     assert (np.diff(owner * words + drawn.words) > 0).all()
     often = expected > 1.0
     square = ((found - expected) ** 2 / expected)[often].sum()
@@ -192,9 +192,8 @@ def test_documents__follow_their_proportions_and_topics():
     lengths = found.sum(axis=1)
     assert abs(lengths.mean() - tokens) < 4 * np.sqrt(tokens / documents)
     assert abs(lengths.var() / tokens - 1.0) < 4 * np.sqrt(2 / documents)
-    assert (
-        0.5 * np.abs(found.sum(axis=0) / found.sum() - expected.sum(axis=0) / expected.sum()).sum() < 0.02
-    )  # chance: 0.01
+    # sampling error: 0.01
+    assert 0.5 * np.abs(found.sum(axis=0) / found.sum() - expected.sum(axis=0) / expected.sum()).sum() < 0.02
 
 
 @given(
@@ -203,7 +202,7 @@ def test_documents__follow_their_proportions_and_topics():
     tokens=st.sampled_from([1e-3, 1.0, 30.0]),
     seed=st.integers(0, 2**31),
 )
-def test_documents__are_well_formed_even_if_empty_or_of_very_many_words(documents, words, tokens, seed):
+def test_documents__are_valid_even_if_empty_or_over_very_large_vocabularies(documents, words, tokens, seed):
     model = drawing.draw_topics(words, np.ones(2), 5.0, Stream(seed))
     drawn, theta = drawing.draw_documents(model, words, np.full(2, 0.1), documents, tokens, Stream(seed))
     assert len(drawn) == documents == len(theta) == len(drawn.ids)
@@ -216,14 +215,14 @@ def test_documents__are_well_formed_even_if_empty_or_of_very_many_words(document
     assert np.isin(drawn.words, model["word"]).all()
 
 
-def test_proportions_table__is_the_one_that_infer_would_write():
+def test_the_table_of_proportions__has_the_format_of_infer():
     theta = np.random.default_rng(0).dirichlet(np.full(40, 0.02), size=50)
     ids = numbered_ids(1, 50)
     assert simulation._table(ids, theta).equals(sparse(ids, theta, simulation.MIN_PROPORTION))
 
 
-@pytest.mark.parametrize("seed", rest_long([0, 1]))
-def test_planted_topics__are_recovered_at_the_defaults(tmp_path, seed):
+@pytest.mark.parametrize("seed", mark_rest_long([0, 1]))
+def test_simulated_topics__are_recovered_with_default_options(tmp_path, seed):
     options = {"documents": 1000, "words": 500, "tokens": 100, "topics": 10, "seed": seed}
     simulate(tmp_path / "c", family="lda", **options)
     model = fit(tmp_path / "c", tmp_path / "run", family="lda", topics=10, seed=seed, scheduler="serial")
@@ -232,14 +231,14 @@ def test_planted_topics__are_recovered_at_the_defaults(tmp_path, seed):
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
 def test_order_2__stays_finite_far_above_the_true_number_of_topics(tmp_path, family):
-    """Single-token documents, and sticks that fall to nothing."""
+    """The documents have a single token, and the sticks of topics vanish."""
     simulate(tmp_path / "c", family="lda", documents=200, words=60, tokens=1.5, topics=3, seed=1)
     split(tmp_path / "c", tmp_path / "train", tmp_path / "test", documents=True)
     fit(tmp_path / "train", tmp_path / "run", family=family, topics=80, order=2, iterations=40, scheduler="serial")
     assert np.isfinite(evaluate(tmp_path / "run", unseen=tmp_path / "test", scheduler="serial").score)
 
 
-def test_learned_word_priors__keep_a_chance_for_words_without_tokens(tmp_path):
+def test_learned_word_priors__give_words_without_tokens_a_probability_above_zero(tmp_path):
     simulate(tmp_path / "c", family="lda", documents=50, words=2000, tokens=20, topics=3, seed=2)
     split(tmp_path / "c", tmp_path / "train", tmp_path / "held", fraction=0.2)
     scores = {}
@@ -253,7 +252,7 @@ def test_learned_word_priors__keep_a_chance_for_words_without_tokens(tmp_path):
     assert scores[("asymmetric-beta",)] > scores[()] - 1.0
 
 
-def test_simulate__refuses_what_cannot_be(tmp_path):
+def test_simulate__refuses_invalid_options(tmp_path):
     good = {"family": "lda", "documents": 3, "words": 5, "tokens": 4, "topics": 2}
     for name in ("documents", "words", "tokens"):
         with pytest.raises(OptionError, match=f"{name}: expected 1 or more"):
@@ -290,7 +289,7 @@ def test_vectors__have_the_requested_sizes_seed_and_truth(tmp_path):
 
 
 def test_vectors__follow_the_truth(tmp_path):
-    """The vectors of each leaf have t ~ N(mu, W W' + noise)."""
+    """In each leaf, t ~ N(mu, W W' + noise)."""
     simulate(tmp_path / "c", family="hca", documents=6000, words=4, branching=2, noise_scale=0.5, loading_scale=2.0)
     simulated = Model(tmp_path / "c").rows(0).word_node
     leaf = [row["topics"][0] for row in pq.read_table(tmp_path / "c/truth/proportions").to_pylist()]
@@ -306,7 +305,7 @@ def test_vectors__follow_the_truth(tmp_path):
         assert stats.kstest(whitened.ravel(), "norm").pvalue > 0.001
 
 
-def test_the_truth_of_vectors__reconstructs_all_but_noise(tmp_path):
+def test_the_true_tree_of_vectors__reconstructs_all_but_noise(tmp_path):
     """The residual of a vector is noise in the dimensions that its path does not span."""
     simulate(tmp_path / "c", family="hca", documents=1000, words=20, depth=3, seed=2)
     found = evaluate(tmp_path / "c/truth", unseen=tmp_path / "c", scheduler="serial")
@@ -325,6 +324,6 @@ def test_vectors__refuse_options_for_documents(tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_one_vector_of_one_column__is_drawn(tmp_path):
+def test_a_single_vector_with_one_column__can_be_simulated(tmp_path):
     assert simulate(tmp_path / "c", family="hca", documents=1, words=1, depth=1).documents == 1
     assert not verify(tmp_path / "c").broken

@@ -73,7 +73,7 @@ def columns_of(corpus):
     return {name: [value for part in parts for value in part.extras[name].to_pylist()] for name in parts[0].extras}
 
 
-def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_factory, monkeypatch):
+def test_texts__give_the_same_corpus_for_any_division_of_the_files(tmp_path_factory, monkeypatch):
     @settings(max_examples=12)
     @given(
         st.lists(st.lists(st.sampled_from(["aa", "bb", "cc", "the", "9"]), max_size=9), min_size=1, max_size=9),
@@ -117,8 +117,9 @@ def test_texts__are_the_same_corpus_however_they_are_cut_and_read(tmp_path_facto
 CELLS = st.sampled_from(["aa", 'say "bb"', "cc\ndd", "ee\r\nff", "gg, hh", '5" ii', "", '"', "\n", "jj"])
 
 
-def written(table, quoting, line_end, bom):
-    """Comma-separated values of an id and a text; values with inner quotes are quoted only on request."""
+def csv_bytes(table, quoting, line_end, bom):
+    """Return comma-separated values of an id and a text; values with inner quotes are quoted only if `quoting` asks
+    for it."""
     text = io.StringIO(newline="")
     csv.writer(text, quoting=quoting, lineterminator=line_end).writerows([("id", "text"), *table])
     return (b"\xef\xbb\xbf" if bom else b"") + text.getvalue().encode()
@@ -128,17 +129,18 @@ def written(table, quoting, line_end, bom):
     st.lists(CELLS, max_size=30), st.integers(1, 60), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
     st.sampled_from(["\n", "\r\n", "\r"]), st.booleans(), st.booleans(),
 )  # fmt: skip
-def test_rows__are_whole_wherever_a_table_is_cut(tmp_path_factory, texts, block, quoting, line_end, bom, stray):
+def test_rows__stay_complete_wherever_a_table_is_cut(tmp_path_factory, texts, block, quoting, line_end, bom, stray):
     path = tmp_path_factory.mktemp("cut") / "x.csv"
-    quoting = csv.QUOTE_ALL if line_end == "\r" else quoting  # else the writer has no quotes around another line end
-    data = written(enumerate(texts), quoting, line_end, bom)
-    data += f'{len(texts)},a 5" disk{line_end}'.encode() * stray  # a quote within a value that has none around it
+    # otherwise the writer would not quote values with other line ends
+    quoting = csv.QUOTE_ALL if line_end == "\r" else quoting
+    data = csv_bytes(enumerate(texts), quoting, line_end, bom)
+    data += f'{len(texts)},a 5" disk{line_end}'.encode() * stray  # a quote within an unquoted value
     path.write_bytes(data)
     whole = Span(str(path), "x.csv", len(data))
     expected, found = [], []
     rows = list(csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline="")))
 
-    class Told:
+    class RecordingSink:
         side_file, guesses = False, {}
 
         def requested(self, path, names):
@@ -147,12 +149,12 @@ def test_rows__are_whole_wherever_a_table_is_cut(tmp_path_factory, texts, block,
         def add(self, path, record, where):
             found.append((record["text"], where()))
 
-    list(tables.gather_table(whole, ReadOptions(), Told()))
+    list(tables.gather_table(whole, ReadOptions(), RecordingSink()))
     expected, found = found, []
     assert [text for text, _ in expected] == [row["text"] for row in rows]
     spans = list(tables.row_spans(whole, block, ReadOptions()))
     for span in spans:
-        list(tables.gather_table(span, ReadOptions(), Told()))
+        list(tables.gather_table(span, ReadOptions(), RecordingSink()))
     if line_end == "\r":
         expected, found = [[text for text, _ in phrases] for phrases in (expected, found)]
     assert found == expected
@@ -161,7 +163,7 @@ def test_rows__are_whole_wherever_a_table_is_cut(tmp_path_factory, texts, block,
         assert max([span.last - span.first for span in spans], default=0) <= block + 40
 
 
-def test_a_quote_that_is_not_closed__is_reported_and_the_rest_is_one_part(tmp_path, monkeypatch):
+def test_a_quote_that_is_not_closed__is_reported_and_the_rest_is_not_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "LONGEST", 100)
     monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (20,))
     (tmp_path / "x.csv").write_text("id,text\n" + "1,aa\n" * 5 + '7,"bb\n' + "1,aa\n" * 99)
@@ -171,7 +173,7 @@ def test_a_quote_that_is_not_closed__is_reported_and_the_rest_is_one_part(tmp_pa
 
 
 @pytest.mark.long
-def test_texts__are_the_same_corpus_by_processes(tmp_path, clusters, monkeypatch):
+def test_texts__give_the_same_corpus_with_worker_processes(tmp_path, clusters, monkeypatch):
     paths = [put_lines(tmp_path / f"{n}.jsonl", [{**row, "id": f"{n}{row['id']}"} for row in ROWS]) for n in range(4)]
     monkeypatch.chdir(tmp_path)
     options = {"shard_tokens": 3, "phrases": "count", "phrase_count": 1, "phrase_threshold": 0.1, **ASKED}
@@ -249,7 +251,7 @@ def test_tables_without_ids__number_their_documents(tmp_path):
     assert list(bags_of(tmp_path / "two")) == ["a.csv/1", "a.csv/2", "b.csv/1"]
 
 
-def test_mallet__is_a_name_a_label_and_a_text(tmp_path):
+def test_mallet_files__have_a_name_a_label_and_a_text_per_line(tmp_path):
     (tmp_path / "x.mallet").write_text("d1 sport the ball, a ball\nd2\tarts\ta  play\n\n")
     ingest(tmp_path / "x.mallet", tmp_path / "c")
     assert bags_of(tmp_path / "c") == {"d1": {"ball": 2}, "d2": {"play": 1}}
@@ -269,7 +271,7 @@ def test_vocabulary__equals_count_vectorizers(tmp_path):
     assert list(bags_of(tmp_path / "c").values()) == expected
 
 
-def test_max_words__keeps_those_in_most_documents(tmp_path):
+def test_max_words__keeps_the_words_in_most_documents(tmp_path):
     rows = [{"id": n, "text": text} for n, text in enumerate(["aa bb cc", "bb cc cc", "dd ee", "the aa"])]
     ingest(put_lines(tmp_path / "x.jsonl", rows), tmp_path / "c", max_words=3)
     assert Corpus(tmp_path / "c").vocabulary.words == ["aa", "bb", "cc"]
@@ -306,8 +308,8 @@ def test_svmlight__is_read_as_scikit_learn_reads_it(tmp_path, zero_based):
     assert [label[0]["value"] for label in columns_of(tmp_path / "c")["labels"]] == [f"{label:g}" for label in labels]
 
 
-def test_svmlight__counts_indices_alike_in_all_files_and_additions(tmp_path):
-    """A file without the first word does not show where its indices begin."""
+def test_svmlight__uses_one_index_base_for_all_files_and_additions(tmp_path):
+    """A file that lacks the first word does not show whether its indices begin at 0 or 1."""
     for name, text in (("a", "1 1:2\n"), ("b", "1 0:1\n"), ("later", "1 2:1\n"), ("from-one", "1 1:1\n")):
         (tmp_path / f"{name}.svmlight").write_text(text)
     (tmp_path / "vocab.txt").write_text("aa\nbb\ncc\n")
@@ -324,7 +326,7 @@ def test_svmlight__counts_indices_alike_in_all_files_and_additions(tmp_path):
         append(tmp_path / "e", tmp_path / "b.svmlight")
 
 
-def test_report__tells_what_was_dropped_and_holds_no_place(tmp_path, capsys):
+def test_report__counts_what_was_dropped_and_contains_no_paths(tmp_path, capsys):
     (tmp_path / "x.jsonl").write_bytes(
         b'{"id": 1, "text": "the apple \xff apple"}\n{"id": 2, "text": null}\n{"id": 3, "text": "bread und apple"}\n'
     )
@@ -365,7 +367,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_files__are_named_with_their_line_and_leave_nothing(tmp_path, name):
+def test_invalid_files__are_reported_with_their_line_and_leave_nothing(tmp_path, name):
     data, options, message = BAD[name]
     (tmp_path / name).write_bytes(data)
     if "vocabulary" in options:
@@ -378,7 +380,7 @@ def test_bad_files__are_named_with_their_line_and_leave_nothing(tmp_path, name):
     assert not [path for path in tmp_path.iterdir() if "c" in path.name.split(".")]
 
 
-def test_line_numbers__match_the_file_in_later_blocks(tmp_path, monkeypatch):
+def test_line_numbers__are_correct_in_later_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(blocks.cut_blocks, "__defaults__", (50,))
     good = [json.dumps({"id": n, "text": "aa bb"}) for n in range(30)]
     for bad in (0, 13, 29):
@@ -416,7 +418,7 @@ def test_line_numbers__match_the_file_in_later_blocks(tmp_path, monkeypatch):
         ("ldac", {"covariates": ["x"]}, "covariates: applies only to texts, vectors and AnnData"),
     ],
 )
-def test_options__that_mean_nothing_are_refused(tmp_path, kind, options, message):
+def test_options_without_meaning__are_refused(tmp_path, kind, options, message):
     path = put_lines(tmp_path / "x")
     with pytest.raises(OptionError) as raised:
         ingest(path, tmp_path / "c", format=kind, **options)
@@ -424,13 +426,13 @@ def test_options__that_mean_nothing_are_refused(tmp_path, kind, options, message
     assert not (tmp_path / "c").exists()
 
 
-def test_a_field_that_no_document_has__is_named_with_the_nearest(tmp_path):
+def test_a_field_that_no_document_has__is_reported_with_the_nearest_name(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"id": 1, "text": "ship", "kind": "sea"}\n')
     with pytest.raises(InputError, match=r"no document has a field 'KIND' \(`labels`\) \(did you mean 'kind'\?\)"):
         ingest(tmp_path / "x.jsonl", tmp_path / "c", labels="KIND", scheduler="serial")
 
 
-def test_folder__that_exists_is_refused_before_anything_is_read(tmp_path):
+def test_an_existing_folder__is_refused_before_anything_is_read(tmp_path):
     (tmp_path / "c").mkdir()
     with pytest.raises(OccupiedError):
         ingest(put_lines(tmp_path / "x.jsonl"), tmp_path / "c")

@@ -1,4 +1,4 @@
-"""Texts in memory are read as the same texts in a file, and nothing is written or loaded again for the next ones."""
+"""Texts in memory are read like texts in a file, and further texts need no files to be written or loaded again."""
 
 import json
 import warnings
@@ -40,7 +40,7 @@ WORDS = [
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Models whose texts were read in different ways, by the options of the reading."""
+    """Models whose texts were read with different options."""
     place = tmp_path_factory.mktemp("models")
     ways = {
         "phrases": {"phrases": "count", "phrase_count": 1, "phrase_threshold": -1.0},
@@ -82,7 +82,7 @@ def test_unknown_words__are_counted_and_reported_once(models):
         assert model.transform([], return_unknown=True)[1].tolist() == []
 
 
-def test_the_next_texts__read_and_write_no_file(models, monkeypatch):
+def test_further_texts__are_read_without_access_to_files(models, monkeypatch):
     model = Model(models["phrases"])
     first = model.transform(TEXTS)
 
@@ -96,7 +96,7 @@ def test_the_next_texts__read_and_write_no_file(models, monkeypatch):
     np.testing.assert_array_equal(model.transform([TEXTS[2]]), first[2:3])
 
 
-def test_frames_with_other_fields__may_follow_one_another(models):
+def test_frames_with_different_fields__may_follow_one_another(models):
     model = models["plain"]
     expected = model.transform([TEXTS[1]])
     for name in ("body", "text"):

@@ -1,4 +1,4 @@
-"""Unknown words of what is appended, copies of sources, and the name of a published version's report."""
+"""Unknown words of appended documents, copies of sources, and the report of a published version."""
 
 import json
 
@@ -29,13 +29,13 @@ def job(tmp_path):
 
 
 def share_of_new(path):
-    """Count by hand the share of tokens that day 1 has not."""
+    """Return the share of tokens that day 1 lacks, counted by hand."""
     texts = [json.loads(line)["text"].split() for line in path.read_text().splitlines()]
     words = [word for text in texts for word in text]
     return sum(word in NEW_WORDS for word in words) / len(words)
 
 
-def test_a_job_whose_vocabulary_is_frozen__reports_the_share_of_unknown_words(job, capsys):
+def test_a_job_with_a_frozen_vocabulary__reports_the_share_of_unknown_words(job, capsys):
     batch(job)
     write_day(job.parent, 2, documents=12, words=[*WORDS, *NEW_WORDS], noise=1.0)
     expected = share_of_new(job.parent / "day-2.jsonl")
@@ -77,7 +77,7 @@ def test_a_killed_job__reports_the_same_unknown_words(job):
     found = batch(job)
     assert found.unknown_share == pytest.approx(share_of_new(job.parent / "day-2.jsonl"))
     assert len(found.warnings) == 1
-    assert batch(job).unknown_share is None  # nothing is new
+    assert batch(job).unknown_share is None  # no new documents
 
 
 def test_a_vocabulary_that_grows__has_no_unknown_words(job):
@@ -104,8 +104,8 @@ def test_append__reports_the_share_of_unknown_words_and_names_grow(tmp_path, cap
     assert output.err == ""
 
 
-def test_words_that_were_too_frequent__are_not_unknown(tmp_path):
-    """Words that the user's rule has dropped are dropped again; rare words that it dropped are unknown."""
+def test_words_that_were_dropped_as_too_frequent__are_not_unknown(tmp_path):
+    """Words above the user's maximum document share are dropped again; dropped rare words count as unknown."""
     put_lines(tmp_path / "old.jsonl", [{"id": str(n), "text": f"so so w{n % 2} w{n % 3}"} for n in range(6)])
     put_lines(tmp_path / "new.jsonl", [{"id": "x", "text": "so so so w0 w9 w8"}])
     ingest(tmp_path / "old.jsonl", tmp_path / "c", max_document_share=0.7, stop_words="none")
@@ -119,7 +119,7 @@ def test_words_that_were_too_frequent__are_not_unknown(tmp_path):
     assert UnknownWords.of([report]) == UnknownWords(2, 3)
 
 
-def test_an_addition_that_is_cut_off_before_the_manifest__is_not_reported(tmp_path, monkeypatch):
+def test_an_addition_that_is_interrupted_before_the_manifest__is_not_reported(tmp_path, monkeypatch):
     put_lines(tmp_path / "old.jsonl", [{"id": "a", "text": "aa bb"}])
     put_lines(tmp_path / "new.jsonl", [{"id": "c", "text": "aa cc"}])
     ingest(tmp_path / "old.jsonl", tmp_path / "c")
@@ -146,7 +146,7 @@ def test_a_copy_of_a_file__is_never_reported_as_missing(job, capsys):
     assert (found.outcome, len(found.notices)) == ("nothing-new", 1)
     copy.unlink()
     assert batch(job).notices == ()
-    day.unlink()  # its copy exists
+    day.unlink()  # its copy still exists
     assert batch(job).notices == ()
     (job.parent / "day-1-again.jsonl").rename(job.parent / "day-9.jsonl")
     assert batch(job).notices == ()
@@ -161,7 +161,7 @@ def test_a_copy_of_a_file__is_never_reported_as_missing(job, capsys):
     assert "gone" not in capsys.readouterr().err
 
 
-def test_a_file_all_of_whose_documents_are_known__is_not_reported_as_missing(job):
+def test_a_file_without_new_documents__is_not_reported_as_missing(job):
     job.write_text(QUICK.replace("shard_tokens", "skip_existing = true\nshard_tokens"))
     batch(job)
     lines = (job.parent / "day-1.jsonl").read_text().splitlines()
@@ -181,8 +181,8 @@ def unknown_shares(corpus):
     }
 
 
-def test_each_document__has_its_share_of_unknown_words_and_so_have_appended_ones(tmp_path):
-    # `the` is a stop word, `harbour` is in most documents, and the others are rare.
+def test_each_document__has_its_share_of_unknown_words_including_appended_ones(tmp_path):
+    # `the` is a stop word, `harbour` is in most documents, and the other words are rare.
     texts = ["the harbour ship ship crane", "harbour ship quay quay quay", "the the the", "harbour ship", "harbour tug"]
     put_lines(tmp_path / "first.jsonl", [{"id": str(n), "text": text} for n, text in enumerate(texts)])
     options = {"min_documents": 2, "max_document_share": 0.7, "scheduler": "serial"}
@@ -193,11 +193,11 @@ def test_each_document__has_its_share_of_unknown_words_and_so_have_appended_ones
     put_lines(tmp_path / "second.jsonl", [{"id": "5", "text": "the harbour ship zebra zebra"}])
     append(tmp_path / "corpus", tmp_path / "second.jsonl", scheduler="serial")
     assert unknown_shares(tmp_path / "corpus") == pytest.approx({**expected, "5": 2 / 3})
-    append(tmp_path / "corpus", tmp_path / "second.jsonl", scheduler="serial")  # is met again, and adds nothing
+    append(tmp_path / "corpus", tmp_path / "second.jsonl", scheduler="serial")  # has no new documents, and adds nothing
     assert len(unknown_shares(tmp_path / "corpus")) == 6
 
 
-def test_the_share_of_unknown_words__is_no_covariate_and_needs_texts(tmp_path):
+def test_the_share_of_unknown_words__is_no_covariate_and_requires_texts(tmp_path):
     put_lines(tmp_path / "texts.jsonl", [{"id": "a", "text": "ship ship", "unknown_share": 1}])
     with pytest.raises(OptionError, match="unknown_share: is a reserved name"):
         ingest(tmp_path / "texts.jsonl", tmp_path / "corpus", covariates="unknown_share", unknown_share=True)

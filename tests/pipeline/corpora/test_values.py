@@ -1,4 +1,4 @@
-"""Values of fields through whole commands: the same in all formats, and what was found out about them is said."""
+"""Values of fields in all formats: they are interpreted alike, and guesses about them are reported."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ def guesses_of(corpus, what):
 
 
 def put(folder, kind):
-    """Write the rows in a format; returns the path."""
+    """Write rows in a format; return the path."""
     path = folder / f"t.{kind}"
     if kind == "jsonl":
         return put_lines(path, ROWS)
@@ -66,7 +66,7 @@ def test_signs_of_missing_values__are_the_same_in_all_formats(tmp_path, kind):
     assert columns["date"] == ["2024-01-01T23:30-08:00", None, None, "2024"]
     assert guesses_of(tmp_path / "c", "missing values") == SAID
     assert report_of(tmp_path / "c").dates.missing == 2
-    # A text is a text, also if it is one of the signs.
+    # A document's text is never missing, even if it equals one of the signs.
     assert "na" in Corpus(tmp_path / "c").vocabulary.words
     ingest(put(tmp_path, kind), tmp_path / "like", like=tmp_path / "c")
     assert columns_of(tmp_path / "like") == columns
@@ -94,7 +94,7 @@ def test_labels_of_lines__may_be_missing(tmp_path):
     assert [[label["value"] for label in row] for row in labels] == [["Ann"], [], [], ["Bo"]]
 
 
-def test_lines_of_svmlight_without_label__keep_their_first_pair(tmp_path):
+def test_svmlight_lines_without_a_label__keep_their_first_pair(tmp_path):
     (tmp_path / "t.svmlight").write_text("0:3 1:1\n 1:2\n1,2 0:1\nqid:3 1:4\n")
     (tmp_path / "vocab.txt").write_text("sea\nship\n")
     ingest(str(tmp_path / "t.svmlight"), tmp_path / "s")
@@ -143,7 +143,7 @@ def test_columns_of_side_files__are_numbers_or_labels_with_a_reported_reason(tmp
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_whole_numbers_and_texts_of_records__keep_their_type(tmp_path, kind):
+def test_integers_and_texts_of_records__keep_their_type(tmp_path, kind):
     rows = [{"id": "a", "n": 1, "big": 2**53 + 1, "zip": "00501"}, {"id": "b", "n": None, "big": 5, "zip": "1"}]
     texts = put_lines(tmp_path / "t.jsonl", [{"id": row["id"], "text": "ship sea"} for row in rows])
     side = tmp_path / f"side.{kind}"
@@ -159,7 +159,7 @@ def test_whole_numbers_and_texts_of_records__keep_their_type(tmp_path, kind):
     ]  # fmt: skip
 
 
-def test_codes_of_later_side_files__are_labels_as_before(tmp_path):
+def test_codes_in_later_side_files__are_labels_as_before(tmp_path):
     texts = [put_lines(tmp_path / f"{n}.jsonl", [{"id": n, "text": "ship sea"}]) for n in range(2)]
     for n, value in enumerate(("00501", "12345")):
         (tmp_path / f"side{n}.csv").write_text(f"id,zip\n{n},{value}\n")
@@ -215,7 +215,7 @@ def test_dates__are_counted_and_reported_with_examples(tmp_path, capsys):
      ([], set(), "such as '04/08/2011', of which only the year counts (--date-order)\n"),
      (["13/05/2011", "05/13/2011"], set(), "(--date-order); '13/05/2011' and '05/13/2011' have different orders\n")],
 )  # fmt: skip
-def test_the_order_of_days_and_months__follows_from_all_dates_or_stays_open(
+def test_the_order_of_day_and_month__follows_from_all_dates_or_remains_unknown(
     tmp_path, capsys, further, guessed, message
 ):
     source = put_dates(tmp_path / "t.jsonl", ["04/08/2011", *further])
@@ -224,7 +224,7 @@ def test_the_order_of_days_and_months__follows_from_all_dates_or_stays_open(
     assert ("ambiguous" in out, message in out) == (bool(message), True)
     assert guesses_of(tmp_path / "c", "order of days and months") == guessed
     assert columns_of(tmp_path / "c")["date"] == ["04/08/2011", *further]
-    # Later documents follow what the corpus shows.
+    # Later documents follow the order that the corpus shows.
     later = put_dates(tmp_path / "more.jsonl", ["05/06/2012"])
     assert main(["append", str(tmp_path / "c"), later]) == 0
     assert ("ambiguous" in capsys.readouterr().out) == bool(message)
@@ -233,7 +233,7 @@ def test_the_order_of_days_and_months__follows_from_all_dates_or_stays_open(
 
 
 @pytest.mark.parametrize(("order", "first"), [("day", "2011-08-04"), ("month", "2011-04-08")])
-def test_the_order_of_days_and_months__may_be_named(tmp_path, order, first):
+def test_the_order_of_day_and_month__can_be_given(tmp_path, order, first):
     dates = ["04/08/2011", "04/08/2011 10:30", "13/05/2011", "05/13/2011", "2011", None]
     source = put_dates(tmp_path / "t.jsonl", dates)
     ingest(source, tmp_path / "c", date="on", date_order=order)
@@ -249,19 +249,19 @@ def test_the_order_of_days_and_months__may_be_named(tmp_path, order, first):
     ("options", "message"),
     [({"date_order": "day"}, "requires the field"), ({"date": "on", "date_order": "year"}, "date_order")],
 )
-def test_orders_of_days_and_months_that_mean_nothing__are_refused(tmp_path, options, message):
+def test_invalid_orders_of_day_and_month__are_refused(tmp_path, options, message):
     with pytest.raises(OptionError, match=message):
         ingest(put_dates(tmp_path / "t.jsonl", ["2011"]), tmp_path / "c", **options)
 
 
-def test_dates__are_counted_alike_by_any_number_of_workers(tmp_path):
+def test_dates__are_interpreted_alike_with_any_number_of_workers(tmp_path):
     source = put_dates(tmp_path / "t.jsonl", ["04/08/2011", "x", None, "13/05/2011"] * 9)
     for scheduler, workers in (("serial", None), ("threads", 3)):
         ingest(source, tmp_path / scheduler, date="on", scheduler=scheduler, workers=workers)
     assert (tmp_path / "serial/ingest.json").read_bytes() == (tmp_path / "threads/ingest.json").read_bytes()
 
 
-def test_frames__have_periods_times_and_signs_as_files_have(tmp_path):
+def test_frames__support_periods_times_and_signs_like_files(tmp_path):
     frame = pd.DataFrame({
         "text": ["ship sea sail", "sea ship", "sail sea"],
         "who": ["x", pd.NA, "NA"],
@@ -307,7 +307,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_a_line_of_numbers_above_fractions__is_a_header_unless_declared_as_values(tmp_path, name):
+def test_a_line_of_integers_above_fractions__is_a_header_unless_declared_as_values(tmp_path, name):
     line, options, message, names = HEADERS[name]
     path = tmp_path / "v.csv"
     path.write_text("\n".join([line, *(",".join(map(str, row)) for row in VALUES.tolist())]) + "\n")
@@ -333,7 +333,7 @@ def test_sparse_columns_of_pandas__are_read():
     assert table["stars"].to_pylist() == [0.0, 2.5, None]
 
 
-def test_frames_with_an_index__have_a_header_as_well(tmp_path):
+def test_frames_with_an_index__have_a_header_too(tmp_path):
     pd.DataFrame(VALUES).to_csv(tmp_path / "v.csv")
     with pytest.raises(InputError, match="one without; if the first column is an index, `id` -5 makes ids of it"):
         open_vectors([str(tmp_path / "v.csv")])
@@ -341,7 +341,7 @@ def test_frames_with_an_index__have_a_header_as_well(tmp_path):
     assert np.array_equal(next(source.vectors()).values, VALUES)
 
 
-def test_numbers_without_fractions_below__are_values(tmp_path):
+def test_integers_without_fractions_below__are_values(tmp_path):
     (tmp_path / "v.csv").write_text("0,1,2\n3,4,5\n")
     assert len(next(open_vectors([str(tmp_path / "v.csv")]).vectors()).values) == 2
     (tmp_path / "w.csv").write_text("0,1\n0.5,0.5\n")

@@ -1,4 +1,4 @@
-"""Vectors through all that a run is: fits, resumed ones, scores, proportions, checks; and what is refused."""
+"""Vectors in all steps of a run: fits, resuming, scores, proportions and checks; and what is refused."""
 
 import json
 
@@ -45,7 +45,7 @@ def fitted(corpus, out, iterations=12, **options):
 
 
 def bits(model):
-    """All of a model's arrays, as bytes."""
+    """Return (name, bytes) for all arrays of a model."""
     states = [model.global_state, model.rows(0), *(model.local_state(number) for number in range(SHARDS))]
     parts = [state.to_arrays() for state in states]
     return [(name, part[name].tobytes()) for part in parts for name in sorted(part)]
@@ -57,7 +57,7 @@ def mean_of(model):
 
 @pytest.mark.xdist_group("clusters")
 @pytest.mark.parametrize(("scheduler", "workers"), [("threads", 1), ("threads", 3), ("cluster", 2)])
-def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch, clusters, scheduler, workers):
+def test_fits__give_the_same_bits_on_all_executors(corpus, tmp_path, monkeypatch, clusters, scheduler, workers):
     assert len(Corpus(corpus).manifest.shards) == SHARDS
     expected = fitted(corpus, tmp_path / "serial")
     np.testing.assert_allclose(mean_of(expected), VALUES.mean(axis=0), rtol=0.02, atol=0.02)
@@ -66,15 +66,16 @@ def test_fits__are_the_same_bits_wherever_they_run(corpus, tmp_path, monkeypatch
 
         scheduler = clusters(workers)
         with distributed.Client(scheduler) as client:
-            client.register_plugin(means.Known())  # for workers that come later too
-    monkeypatch.setattr(topic_snapshots, "MIN_SECONDS", 0.0)  # words are looked for where the workers are
+            client.register_plugin(means.Known())  # for workers that join later
+    # top words are fetched from the workers as often as possible
+    monkeypatch.setattr(topic_snapshots, "MIN_SECONDS", 0.0)
     found = fitted(corpus, tmp_path / "run", scheduler=scheduler, workers=workers)
     assert bits(found) == bits(expected)
     error = evaluate(tmp_path / "run", unseen=corpus, scheduler=scheduler, workers=workers)
     assert error == evaluate(tmp_path / "serial", unseen=corpus, scheduler="serial")
 
 
-def test_a_fit_in_scratch_files__is_the_same_bits(corpus, tmp_path, monkeypatch):
+def test_a_fit_in_scratch_files__gives_the_same_bits(corpus, tmp_path, monkeypatch):
     import dataclasses
 
     from collapsium.pipeline.engine import estimate as planning
@@ -93,7 +94,7 @@ def test_a_fit_in_scratch_files__is_the_same_bits(corpus, tmp_path, monkeypatch)
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_a_resumed_run__is_the_same_bits(corpus, tmp_path):
+def test_a_resumed_run__gives_the_same_bits(corpus, tmp_path):
     expected = bits(fitted(corpus, tmp_path / "whole"))
     seen = []
 
@@ -110,7 +111,7 @@ def test_a_resumed_run__is_the_same_bits(corpus, tmp_path):
     assert not verify(tmp_path / "run").broken
 
 
-def test_blocks_of_columns__are_the_same_numbers(corpus, tmp_path, monkeypatch):
+def test_dividing_columns_into_blocks__gives_the_same_numbers(corpus, tmp_path, monkeypatch):
     expected = mean_of(fitted(corpus, tmp_path / "one"))
     monkeypatch.setattr(partition, "BLOCK_BYTES", 16)
     model = fitted(corpus, tmp_path / "two")
@@ -122,7 +123,7 @@ def test_blocks_of_columns__are_the_same_numbers(corpus, tmp_path, monkeypatch):
 # Scores --------------------------------------------------------------------------------------------------------------
 
 
-def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, capsys):
+def test_unseen_vectors__are_scored_by_their_residuals(corpus, tmp_path, capsys):
     model = fitted(corpus, tmp_path / "run")
     shifted = write_vectors(tmp_path / "other", VALUES[:7] + 0.5, 8)
     for place, values in ((shifted, VALUES[:7] + 0.5), (corpus, VALUES)):
@@ -144,7 +145,7 @@ def test_unseen_vectors__are_scored_by_what_is_left_of_them(corpus, tmp_path, ca
         evaluate(tmp_path / "run")
 
 
-def test_members__errors_are_averaged_and_reported(corpus, tmp_path, capsys):
+def test_errors_of_members__are_averaged_and_reported(corpus, tmp_path, capsys):
     fitted(corpus, tmp_path / "run", restarts=3)
     found = evaluate(tmp_path / "run", unseen=corpus)
     errors = [evaluate(tmp_path / f"run/members/00{n}", unseen=corpus).reconstruction_error for n in range(3)]
@@ -157,7 +158,7 @@ def test_members__errors_are_averaged_and_reported(corpus, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("error", [np.zeros(3), np.zeros((6, 1)), np.full(6, np.nan)])
-def test_errors_of_other_shapes_or_not_finite__are_no_score(corpus, tmp_path, monkeypatch, error):
+def test_errors_of_other_shapes_or_not_finite__are_refused(corpus, tmp_path, monkeypatch, error):
     fitted(corpus, tmp_path / "run")
     monkeypatch.setattr(means.Means, "predict", lambda *arguments: {"error": error})
     with pytest.raises(NumericalError, match="expected a finite error of each vector of shard"):
@@ -174,25 +175,25 @@ def test_infer__writes_a_row_for_each_vector(corpus, tmp_path):
         assert table.column("proportions").to_pylist() == [[1.0]] * count
 
 
-def test_verify__finds_what_is_broken(corpus, tmp_path, monkeypatch):
+def test_verify__finds_damage(corpus, tmp_path, monkeypatch):
     fitted(corpus, tmp_path / "run")
     assert not verify(tmp_path / "run").broken
     monkeypatch.setattr(means.Means, "predict", lambda *arguments: {"error": np.full(6, -1.0)})
     assert any("expected an error of 0 or more" in fault for fault in verify(tmp_path / "run").broken)
 
 
-def test_estimate__counts_eight_bytes_a_value(tmp_path):
+def test_estimate__counts_eight_bytes_per_value(tmp_path):
     corpus = write_vectors(tmp_path / "c", np.zeros((5000, 100)), 100_000)
     found = estimate(corpus, family="means", scheduler="serial")
     assert found.memory["documents"] == pytest.approx(8 * 500_000, rel=0.02)
     assert not found.on_disk
 
 
-# What is held out ----------------------------------------------------------------------------------------------------
+# Held-out documents --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["vectors", "documents"])
-def test_folds__part_the_documents_whatever_the_shards(tmp_path, kind):
+def test_folds__partition_the_documents_for_any_shards(tmp_path, kind):
     if kind == "vectors":
         corpora = [write_vectors(tmp_path / str(size), VALUES, size, labelled=True) for size in (8, 1000)]
     else:
@@ -215,7 +216,7 @@ def test_folds__part_the_documents_whatever_the_shards(tmp_path, kind):
         held.append(seen)
     assert held[0] == held[1]
     split(corpora[0], tmp_path / "a", tmp_path / "b", documents=True, fraction=1 / 3, seed=2)
-    assert ids_of(tmp_path / "b") == held[0][0]  # a share is the first fold of its size
+    assert ids_of(tmp_path / "b") == held[0][0]  # the held-out share is the first fold of its size
 
 
 def ids_of(corpus):
@@ -226,7 +227,8 @@ def test_split__keeps_values_and_labels_with_their_ids(tmp_path, corpus):
     split(corpus, tmp_path / "train", tmp_path / "unseen", documents=True, fraction=0.4)
     whole = rows_of(corpus)
     assert {**rows_of(tmp_path / "train"), **rows_of(tmp_path / "unseen")} == whole
-    assert max(reference.record.documents for reference in Corpus(tmp_path / "train").references) == 6  # as the whole's
+    # as in the whole corpus
+    assert max(reference.record.documents for reference in Corpus(tmp_path / "train").references) == 6
 
 
 def rows_of(corpus):
@@ -257,13 +259,13 @@ def rows_of(corpus):
         ({"folds": 3, "fold": 1, "fraction": 0.5}, "fraction: 0.5 is not allowed with `folds`"),
     ],
 )
-def test_splits_that_cannot_be__leave_nothing(corpus, tmp_path, options, message):
+def test_impossible_splits__leave_nothing(corpus, tmp_path, options, message):
     with pytest.raises(CollapsiumError, match=message):
         split(corpus, tmp_path / "a", tmp_path / "b", **options)
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
-def test_the_command__splits_whole_documents(corpus, documents, tmp_path, capsys):
+def test_the_command__splits_complete_documents(corpus, documents, tmp_path, capsys):
     words = [str(corpus), str(tmp_path / "a"), str(tmp_path / "b"), "--folds", "2", "--fold", "1"]
     assert main(["split", *words]) == 0
     counts = [len(ids_of(tmp_path / name)) for name in "ab"]
@@ -323,7 +325,7 @@ def test_corpora_of_the_other_kind__are_refused(corpus, documents, tmp_path):
     assert_refused("coherence takes a corpus of documents", tmp_path, lambda: coherence(tmp_path / "lda", vectors))
 
 
-def test_estimators__take_documents(corpus):
+def test_estimators__accept_documents_only(corpus):
     estimator = CollapsedLDA(n_components=2, max_iter=1).fit(np.ones((3, 4), dtype=int))
     for call in (estimator.transform, estimator.score, estimator.fit):
         with pytest.raises(
@@ -352,7 +354,7 @@ def test_vectors__are_never_held_out_by_tokens(corpus, documents, tmp_path):
     assert_refused(message, tmp_path, lambda: compare(corpus, tmp_path / "out", families=["means"]))
 
 
-def test_warm_starts__are_of_topics_over_words(corpus, documents, tmp_path):
+def test_warm_starts__require_topics_over_words(corpus, documents, tmp_path):
     out, lda = tmp_path / "out", {"family": "lda", "topics": 2, "iterations": 1, "scheduler": "serial"}
     fitted(corpus, tmp_path / "run", 1)
     fit(documents, tmp_path / "lda", **lda)
@@ -370,7 +372,7 @@ def test_other_columns__are_another_vocabulary(corpus, tmp_path):
         evaluate(tmp_path / "run", unseen=narrower)
 
 
-def test_comparisons__are_of_families_of_documents_unless_others_are_named(tmp_path, documents):
+def test_comparisons__use_families_of_documents_unless_others_are_named(tmp_path, documents):
     assert "means" not in default_families()
     assert all(load_family(name).corpus_kind == "documents" for name in default_families())
     with pytest.raises(MismatchError, match="family 'means' takes a corpus of vectors"):
@@ -378,7 +380,7 @@ def test_comparisons__are_of_families_of_documents_unless_others_are_named(tmp_p
     assert not (tmp_path / "compared").exists()
 
 
-def test_events__tell_of_no_score(corpus, tmp_path):
+def test_events__have_no_score(corpus, tmp_path):
     model = fitted(corpus, tmp_path / "run", 3)
     events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
     assert [event["iteration"] for event in events] == [1, 2, 3]

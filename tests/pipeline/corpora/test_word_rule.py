@@ -1,4 +1,4 @@
-"""The word rule through commands: where words come in, and what corpora of the first rule keep."""
+"""The word rule in commands that split texts into words, and corpora that keep the first rule."""
 
 import json
 import unicodedata
@@ -27,7 +27,7 @@ def put_texts(path, texts=TEXTS):
 
 
 def of_first_rule(corpus):
-    """Make the record of a corpus one of release 0.1, which names no rule."""
+    """Turn the record of a corpus into one of release 0.1, which names no rule."""
     record = json.loads((corpus / FILE).read_text())
     assert record["reading"].pop("word_rule") == RULE
     record.pop(DIGEST)
@@ -63,11 +63,11 @@ def test_models__are_applied_by_the_rule_of_their_documents(tmp_path):
     model = fit(str(corpus), tmp_path / "old", family="lda", topics=2, iterations=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # By the first rule, a mark ends the word "cafe", which the vocabulary has.
+        # By the first rule, a combining mark ends the word "cafe", which the vocabulary contains.
         assert model.transform([NFD]).shape == (1, 2)
 
 
-def test_a_record_of_a_later_rule__is_refused(tmp_path):
+def test_a_record_with_a_later_rule__is_refused(tmp_path):
     ingest(put_texts(tmp_path / "x.jsonl"), tmp_path / "c")
     record = json.loads((tmp_path / "c" / FILE).read_text())
     record["reading"]["word_rule"] = RULE + 1
@@ -77,14 +77,14 @@ def test_a_record_of_a_later_rule__is_refused(tmp_path):
         read_history(Folder(tmp_path / "c"))
 
 
-def test_vocabularies__are_spelled_as_the_words_of_texts(tmp_path):
+def test_vocabularies__are_spelled_like_the_words_of_texts(tmp_path):
     path = put_texts(tmp_path / "x.jsonl")
     (tmp_path / "words.txt").write_text(f"{NFD}\ndonʼt\n")
     ingest(path, tmp_path / "c", vocabulary=tmp_path / "words.txt", stop_words="none")
     assert bags_of(tmp_path / "c") == {name: {"café": 1, "don't": 1} for name in ("x0", "x1")}
 
 
-def test_vocabularies__with_two_spellings_of_a_word_are_refused(tmp_path):
+def test_vocabularies_with_two_spellings_of_a_word__are_refused(tmp_path):
     path = put_texts(tmp_path / "x.jsonl")
     (tmp_path / "words.txt").write_text(f"{NFD}\nship\ncafé\n")
     with pytest.raises(InputError, match="are one word, 'café'"):
@@ -92,13 +92,13 @@ def test_vocabularies__with_two_spellings_of_a_word_are_refused(tmp_path):
     assert not (tmp_path / "c").exists()
 
 
-def test_stop_lists__leave_out_every_spelling(tmp_path):
+def test_stop_lists__omit_every_spelling(tmp_path):
     (tmp_path / "stop.txt").write_text(f"{NFD}\ndon’t\n")
     ingest(put_texts(tmp_path / "x.jsonl"), tmp_path / "c", stop_words=str(tmp_path / "stop.txt"))
     assert bags_of(tmp_path / "c") == {"x0": {"ship": 1}, "x1": {"ship": 1}}
 
 
-def test_seeds__are_found_in_every_spelling(tmp_path):
+def test_seeds__match_every_spelling(tmp_path):
     ingest(put_texts(tmp_path / "x.jsonl"), tmp_path / "c", stop_words="none")
     corpus = Corpus(tmp_path / "c")
     options = make_options("lda", {"topics": 2, "seeds": {"a": [NFD, "don’t"], "b": ["ship"]}})
@@ -116,7 +116,7 @@ def test_texts_for_a_vocabulary_without_a_record__are_matched_in_every_spelling(
 CHINESE = ["昨天港口来了一艘大船。船长和水手在甲板上聊天。", "面包师傅早上烤了新鲜的面包，面粉和酵母都用完了。"]
 
 
-def test_texts_without_spaces__get_one_notice(tmp_path, capsys):
+def test_texts_without_spaces__give_one_notice(tmp_path, capsys):
     path = put_texts(tmp_path / "x.jsonl", CHINESE)
     assert main(["ingest", path, str(tmp_path / "c")]) == 0
     assert capsys.readouterr().out.count("--tokenizer MODULE:FUNCTION names a function that cuts them") == 1
@@ -128,7 +128,7 @@ def test_texts_without_spaces__get_one_notice(tmp_path, capsys):
 @pytest.mark.parametrize(
     "texts", [["港口 大船 船长 水手 甲板 聊天"], ["the ship of 北京市朝阳区人民政府 " + "sails again " * 99]]
 )
-def test_texts_that_are_cut_or_have_a_few_names__get_no_notice(tmp_path, texts):
+def test_texts_already_cut_into_words_or_with_a_few_names__give_no_notice(tmp_path, texts):
     ingest(put_texts(tmp_path / "x.jsonl", texts), tmp_path / "c")
     assert read_history(Folder(tmp_path / "c")).report.unspaced_tokens == 0
 

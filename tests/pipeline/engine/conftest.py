@@ -10,7 +10,7 @@ ENSEMBLE_OPTIONS = {"family": "lda", "topics": 3, "beta": 3.0, "iterations": 6}
 
 @pytest.fixture(scope="package")
 def single(small, tmp_path_factory):
-    """The fits that the members of an ensemble of three must equal."""
+    """Single fits, with which the members of an ensemble of three must agree."""
     place = tmp_path_factory.mktemp("single")
     for number in range(3):
         seed = member_seed(4, number)

@@ -15,7 +15,7 @@ from tests.fits import scores_of
 
 
 def mean_prediction(places, heldout, seed=0):
-    """The score of the mean of models' probabilities, all at once."""
+    """Return the score of the mean of the models' probabilities."""
     from collapsium.pipeline.engine.setup.request import align
     from collapsium.storage.corpus.corpus import Corpus
     from collapsium.workers import tasks
@@ -47,7 +47,7 @@ def test_evaluate__scores_the_mean_of_the_predictions(small, single, ensemble, s
         [scores_of(single / str(n))[-1] for n in range(3)]
     )
     assert found.score >= min(member.score for member in found.members)
-    assert found.score > np.mean([member.score for member in found.members])  # Jensen
+    assert found.score > np.mean([member.score for member in found.members])  # by Jensen's inequality
     unseen = evaluate(ensemble, unseen=small[1], scheduler=scheduler, seed=3)
     alone = [evaluate(single / str(n), unseen=small[1], scheduler="serial", seed=3).score for n in range(3)]
     assert [member.score for member in unseen.members] == pytest.approx(alone, rel=1e-12)
@@ -63,13 +63,13 @@ def test_evaluate__has_the_same_bits_everywhere(small, ensemble, clusters):
         assert evaluate(ensemble, scheduler=clusters(2), **options) == whole
 
 
-def test_a_run_by_itself__is_scored_as_before(small, single):
+def test_a_single_run__is_scored_without_members(small, single):
     found = evaluate(single / "0", heldout=small[1])
     assert found.members == ()
     assert found.score == scores_of(single / "0")[-1]
 
 
-def test_an_ensemble_that_is_not_at_its_end__says_so(small, ensemble, tmp_path):
+def test_an_unfinished_ensemble__reports_that_it_is_unfinished(small, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     shutil.rmtree(run / "members/001/model")
     for ask in (lambda: evaluate(run, heldout=small[1]), lambda: topics(run)):
@@ -78,7 +78,7 @@ def test_an_ensemble_that_is_not_at_its_end__says_so(small, ensemble, tmp_path):
     assert evaluate(run / "members/000", heldout=small[1]).score == scores_of(run / "members/000")[-1]
 
 
-def test_infer__gives_one_members_proportions(small, single, ensemble, tmp_path):
+def test_infer__can_return_the_proportions_of_one_member(small, single, ensemble, tmp_path):
     infer(ensemble, small[0], tmp_path / "first", member=0)
     infer(ensemble, small[0], tmp_path / "last", member=2)
     for name, number in (("first", 0), ("last", 2)):
@@ -88,7 +88,7 @@ def test_infer__gives_one_members_proportions(small, single, ensemble, tmp_path)
         infer(ensemble, small[0], tmp_path / "none", member=3)
 
 
-def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
+def test_stability_of_topics__is_their_similarity_to_matched_topics(ensemble, single):
     models = [Model(single / str(number)) for number in range(3)]
     phi = []
     for model in models:
@@ -115,7 +115,7 @@ def test_topics__are_as_stable_as_their_partners_are_near(ensemble, single):
     assert all(topic.stability is None for topic in topics(ensemble / "members/001"))
 
 
-def test_topics__of_a_model_and_itself_are_wholly_stable(single):
+def test_topics_of_a_model_and_itself__have_stability_1(single):
     model = Model(single / "0")
     same = stability(model, [model, model])
     assert {topic: stability.value for topic, stability in same.items()} == pytest.approx(
@@ -125,8 +125,8 @@ def test_topics__of_a_model_and_itself_are_wholly_stable(single):
     assert stability(model, []) == {}
 
 
-def test_topics_without_tokens__are_left_out(small, tmp_path):
-    """One of ten topics cannot have a partner if the other fit has fewer with tokens."""
+def test_topics_without_tokens__have_no_stability(small, tmp_path):
+    """If one fit has ten topics and the other fewer with tokens, some topic has no match."""
     from collapsium.pipeline.models.topics import occupied
 
     run = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Restarts side by side and kept samples: fitted, stopped, taken up again, scored and compared."""
+"""Concurrent restarts and saved samples: fitted, stopped, resumed, scored and compared."""
 
 import io
 import json
@@ -22,7 +22,7 @@ SHARDS = 5
 
 
 def without_member(events):
-    """The events of a member, as in a single fit, from the first iteration on."""
+    """Return the events of a member from the first iteration on, as in a single fit."""
     recorded = [{name: value for name, value in event.items() if name != "member"} for event in events]
     return [event for event in recorded if event["event"] in ("started", "iteration", "end")]
 
@@ -51,7 +51,7 @@ def test_seeds__differ_between_members_and_ensembles():
 )
 @pytest.mark.xdist_group("clusters")
 def test_members__equal_fits_with_their_seeds(small, single, tmp_path, where, clusters):
-    """Wherever they run, and however many of them side by side."""
+    """This holds on all executors, and for any number of concurrent members."""
     kind, workers = where
     scheduler = clusters(workers) if kind == "processes" else kind
     options = {"heldout": small[1], "seed": 4, "restarts": 3, **ENSEMBLE_OPTIONS}
@@ -89,11 +89,11 @@ def test_a_stopped_ensemble__continues_to_the_same_bits_and_events(small, single
     events = [event["event"] for event in Run(tmp_path / "run").events()]
     assert events == ["cluster", "compile", "start", *["member"] * 3, "end"]
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("events.jsonl")}
-    resume(tmp_path / "run")  # nothing is left to do
+    resume(tmp_path / "run")  # no iterations are left
     assert all(path.read_bytes() == data for path, data in before.items())
 
 
-def test_an_error_in_a_member__ends_all_with_what_they_have(small, single, tmp_path):
+def test_an_error_in_a_member__ends_all_members_with_their_checkpoints(small, single, tmp_path):
     def sink(event):
         if event["event"] == "iteration" and (event["member"], event["iteration"]) == (1, 4):
             raise StoppedError("on purpose")
@@ -118,8 +118,8 @@ def test_an_error_before_the_first_iteration__leaves_nothing(small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_member_that_was_only_begun__is_begun_again(small, single, ensemble, tmp_path):
-    """An ensemble killed before its record was written, before its first checkpoint, or before its last event."""
+def test_a_member_without_a_checkpoint__is_started_again(small, single, ensemble, tmp_path):
+    """The ensemble is killed before its record was written, before its first checkpoint, or before its last event."""
     run = shutil.copytree(ensemble, tmp_path / "run")
     shutil.rmtree(run / "members/000")
     (run / "members/000").mkdir()
@@ -171,14 +171,14 @@ def test_the_best_member__is_kept_alone(small, single, tmp_path):
     assert all(topic.stability is None for topic in topics(tmp_path / "run"))
     assert verify(tmp_path / "run").broken == []
     assert info(tmp_path / "run")["best_member"] == best
-    resume(tmp_path / "run")  # nothing is left to do
+    resume(tmp_path / "run")  # no iterations are left
     with pytest.raises(OptionError, match=f"only its best member was kept.*members/{best:03d}"):
         resume(tmp_path / "run", iterations=9)
     with pytest.raises(OptionError, match="requires `restarts`"):
         fit(small[0], tmp_path / "other", **{**options, "restarts": 0})
 
 
-def test_the_best_member__has_the_best_objective_where_nothing_is_held_out(small, tmp_path):
+def test_the_best_member_without_held_out_tokens__has_the_best_objective(small, tmp_path):
     options = {"family": "vb-lda", "topics": 4, "iterations": 6, "seed": 4, "restarts": 3}
     fit(small[0], tmp_path / "all", **options)
     ends = [Run(tmp_path / f"all/members/{number:03d}").events() for number in range(3)]
@@ -193,7 +193,7 @@ def test_the_best_member__has_the_best_objective_where_nothing_is_held_out(small
     assert len(list((tmp_path / "none/members").iterdir())) == 2
 
 
-def test_what_makes_no_ensemble__is_refused(small, tmp_path):
+def test_options_that_make_no_ensemble__are_refused(small, tmp_path):
     for more, text in (
         ({"restarts": -1}, "restarts: expected"),
         ({"restarts": True}, "^restarts: "),
@@ -204,8 +204,8 @@ def test_what_makes_no_ensemble__is_refused(small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_an_ensemble_of_warm_starts__needs_samplers(small, ensemble, tmp_path):
-    """The members differ in their seeds alone; a warm start of LDA draws no number."""
+def test_an_ensemble_of_warm_starts__requires_samplers(small, ensemble, tmp_path):
+    """Members differ in their seeds only, and a warm start of LDA is not random."""
     options = {**ENSEMBLE_OPTIONS, "iterations": 2, "restarts": 2, "warm": ensemble}
     with pytest.raises(OptionError, match="restarts: 2 fits of 'lda' from one run .* would all be the same"):
         fit(small[0], tmp_path / "run", **options)
@@ -217,8 +217,8 @@ def test_an_ensemble_of_warm_starts__needs_samplers(small, ensemble, tmp_path):
     assert found[0] != found[1]
 
 
-def test_a_warm_start_from_as_many_members__begins_each_from_its_own(small, ensemble, tmp_path):
-    """Member k is the fit with its seed that begins from member k, whether the ensemble was stopped or not."""
+def test_a_warm_start_from_as_many_members__starts_each_from_one_of_them(small, ensemble, tmp_path):
+    """Member k equals a fit with its seed and a warm start from member k, whether or not the ensemble was stopped."""
     options = {**ENSEMBLE_OPTIONS, "iterations": 3, "seed": 5, "scheduler": "serial"}
     fit(small[0], tmp_path / "run", **options, restarts=3, warm=ensemble)
     for number in range(3):
@@ -242,10 +242,10 @@ def test_a_warm_start_from_as_many_members__begins_each_from_its_own(small, ense
         assert bits(Model(tmp_path / "stopped" / member), SHARDS) == bits(Model(tmp_path / "run" / member), SHARDS)
 
 
-def test_members_side_by_side__are_as_many_as_keep_workers_busy_and_memory_holds(small):
+def test_the_number_of_concurrent_members__keeps_workers_busy_within_the_memory(small):
     options = {"family": "lda", "topics": 500, "workers": 8}
     alone, several = estimate(small[0], **options), estimate(small[0], restarts=10, **options)
-    assert (alone.members, several.members) == (1, 4)  # 16 sweeps for 8 workers, 5 shards each
+    assert (alone.members, several.members) == (1, 4)  # 16 sweeps for 8 workers, 5 shards per member
     assert several.memory["local states"] == 4 * alone.memory["local states"]
     assert several.run == 10 * alone.run
     assert "4 members side by side" in several.table()
@@ -255,7 +255,7 @@ def test_members_side_by_side__are_as_many_as_keep_workers_busy_and_memory_holds
     assert estimate(small[0], restarts=10, family="lda", topics=3, scheduler="serial").members == 1
 
 
-# As a person sees it ---------------------------------------------------------------------------------------------------
+# User interface --------------------------------------------------------------------------------------------------------
 
 
 class Terminal(io.StringIO):
@@ -267,16 +267,16 @@ def test_progress__names_members(small, tmp_path):
     plain, drawn = io.StringIO(), Terminal()
     views = [RunView(plain), RunView(drawn)]
     fit(small[0], tmp_path / "run", restarts=3, heldout=small[1], sinks=views, **ENSEMBLE_OPTIONS)
-    lines = [line.partition(" ")[2] for line in plain.getvalue().splitlines()]  # behind the time
+    lines = [line.partition(" ")[2] for line in plain.getvalue().splitlines()]  # after the time of the line
     assert sum(line.startswith("member ") and "6 iterations" in line for line in lines) == 3
     assert any("(3 of 3 members done)" in line for line in lines)
     assert lines[-1] == "3 of 3 members ended (iterations)"
     assert "\x1b" not in plain.getvalue()
-    assert "18/18" in drawn.getvalue()  # iterations of all
+    assert "18/18" in drawn.getvalue()  # iterations of all members
     assert "3 of 3 members done" in drawn.getvalue()
 
 
-def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
+def test_commands__work_with_an_ensemble(capsys, small, tmp_path, monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.chdir(tmp_path)
 
@@ -320,7 +320,7 @@ def test_commands__of_an_ensemble(capsys, small, tmp_path, monkeypatch):
     )
 
 
-def test_an_ended_ensemble__is_reported_by_its_end_whatever_event_comes_last(capsys, ensemble, tmp_path):
+def test_a_finished_ensemble__is_recognised_whatever_event_comes_last(capsys, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     with (run / "events.jsonl").open("a") as file:
         file.write('{"event": "notice", "text": "of somebody else"}\n')

@@ -32,7 +32,7 @@ def model():
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path_factory, monkeypatch):
-    """Other processes have temporary folders too."""
+    """Use a temporary folder that no other process uses."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
 
 
@@ -40,7 +40,7 @@ def temporary():
     return {path.name for path in Path(tempfile.gettempdir()).glob("collapsium-*")}
 
 
-def test_texts__give_the_bits_of_a_file_of_them(model, tmp_path):
+def test_texts__give_the_same_bits_as_a_file_of_them(model, tmp_path):
     (tmp_path / "texts.csv").write_text("text\n" + "\n".join(TEXTS) + "\n")
     ingest(tmp_path / "texts.csv", tmp_path / "corpus")
     beside = fit(tmp_path / "corpus", tmp_path / "run", **HOW)
@@ -81,7 +81,7 @@ def test_document_topics__have_the_index_of_the_frame(model):
 
 
 class Lazy:
-    """A lazy frame of polars, to which its columns are unknown."""
+    """A lazy frame of polars, which does not know its columns."""
 
     def __init__(self, frame):
         self.collect = lambda: frame
@@ -114,7 +114,7 @@ COUNTS = np.array([[1, 0, 2], [0, 3, 0]])
         dask.array.from_array(COUNTS),
     ],
 )  # fmt: skip
-def test_counts_in_place_of_texts__are_refused_with_what_takes_them(counts, model):
+def test_counts_in_place_of_texts__are_refused_with_the_function_that_accepts_them(counts, model):
     for take in (lambda: fit(counts, **HOW), lambda: model.transform(counts)):
         with pytest.raises(OptionError, match=r"expected texts, found numbers \(.*CollapsedLDA"):
             take()
@@ -138,7 +138,7 @@ def test_every_form_of_texts__is_the_same_corpus(form, model):
 
 
 class Stream:
-    """Whatever has the Arrow C stream protocol."""
+    """An object that only implements the Arrow C stream protocol."""
 
     def __init__(self, table):
         self._table = table
@@ -165,12 +165,12 @@ def test_frames__have_columns_by_name(tmp_path):
     np.testing.assert_array_equal(shares, found.transform(["cats purr"]))
 
 
-def test_a_column_of_ids__is_taken_as_from_a_file():
+def test_a_column_of_ids__is_used_as_from_a_file():
     table = pa.table({"text": [*TEXTS[:2], "cats"], "id": [7, 8, 9]})
     with fit(table, **{**HOW, "iterations": 1}) as found:
         assert found.document_ids == ["7", "8", "9"]
         np.testing.assert_array_equal(found.transform(table), found.transform(table["text"]))
-        assert found.transform(["cats \ud83d"]).shape == (1, 2)  # half of a character
+        assert found.transform(["cats \ud83d"]).shape == (1, 2)  # half of a surrogate pair
 
 
 def test_transform__gives_what_infer_writes(model, tmp_path):
@@ -195,7 +195,7 @@ def test_unknown_words__are_a_warning(model):
         model.transform([SECRET])
 
 
-def test_a_temporary_model__leaves_nothing(tmp_path):
+def test_a_temporary_model__leaves_no_files(tmp_path):
     before = temporary()
     with fit(TEXTS, **{**HOW, "iterations": 1}) as found:
         place = found.folder.path
@@ -213,13 +213,14 @@ def test_a_temporary_model__leaves_nothing(tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("named", [False, True])
-def test_a_fit_that_is_stopped_at_its_beginning__leaves_nothing(error, named, tmp_path, monkeypatch):
+def test_a_fit_that_is_stopped_at_its_beginning__leaves_no_files(error, named, tmp_path, monkeypatch):
     before = temporary()
 
     def stop(*arguments, **options):
         raise error
 
-    monkeypatch.setattr("collapsium.pipeline.engine.fit.LoadedCorpus", stop)  # the corpus is made, the run is not begun
+    # the corpus is complete, and the run has not begun
+    monkeypatch.setattr("collapsium.pipeline.engine.fit.LoadedCorpus", stop)
     with pytest.raises(error):
         fit(TEXTS, tmp_path / "run" if named else None, **HOW)
     assert temporary() == before
@@ -245,7 +246,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_values_that_are_not_texts__are_reported_without_texts(name, tmp_path):
+def test_values_that_are_not_texts__are_reported_without_quoting_texts(name, tmp_path):
     texts, more, message = WRONG[name]
     before = temporary()
     with pytest.raises(CollapsiumError) as caught:
@@ -259,7 +260,7 @@ def test_values_that_are_not_texts__are_reported_without_texts(name, tmp_path):
         fit(TEXTS, tmp_path / "run", **HOW)
 
 
-def test_transform__takes_no_single_text_and_no_wrong_option(model):
+def test_transform__refuses_a_single_text_and_unknown_options(model):
     with pytest.raises(OptionError, match="put texts into a list") as caught:
         model.transform(SECRET)
     assert "xylophone" not in str(caught.value)
@@ -275,7 +276,7 @@ def test_trees__have_nodes(tmp_path):
         assert {"parent", "level", "below"} <= set(found.topics().columns)
 
 
-def test_vectors__have_components_and_no_words(tmp_path):
+def test_models_of_vectors__have_components_and_no_words(tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(20, 3)))
     ingest(tmp_path / "x.npy", tmp_path / "c", format="vectors")
     with fit(tmp_path / "c", family="hca", depth=2, iterations=2, scheduler="serial") as found:
@@ -304,7 +305,7 @@ def test_representations__are_short(model):
     assert repr(model.vocabulary).startswith(f"Vocabulary({len(model.vocabulary)} words: 'bark', 'bonds', ")
 
 
-def test_a_folder_that_another_fit_has_just_made__stays(tmp_path, monkeypatch):
+def test_a_folder_that_another_fit_has_just_made__is_not_overwritten(tmp_path, monkeypatch):
     def ingest_after_another(path, corpus, **options):
         Path(corpus).mkdir(parents=True)
         (Path(corpus) / "manifest.json").write_text("{}")
@@ -322,7 +323,7 @@ def test_texts_that_cannot_be_read__leave_no_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_frame_with_two_columns_of_a_name__is_refused():
+def test_a_frame_with_duplicate_column_names__is_refused():
     frame = pd.DataFrame([["1", "cats", "dogs"]], columns=["id", "text", "text"])
     with pytest.raises(OptionError, match="the frame has 2 columns 'text'"):
         fit(frame, **HOW)
@@ -333,7 +334,7 @@ def test_a_vocabulary__may_be_a_list_of_words():
         assert list(found.vocabulary.words) == ["cats", "bonds"]
 
 
-def test_own_stop_words__may_be_named_again_for_new_texts(tmp_path):
+def test_the_stop_words_of_the_user__may_be_named_again_for_new_texts(tmp_path):
     (tmp_path / "mine.txt").write_text("cats\n")
     named = f"english,{tmp_path}/mine.txt"
     with fit(TEXTS, **HOW, stop_words=named) as found:

@@ -1,4 +1,4 @@
-"""Scores of tokens or documents that a model was fitted to are refused, and no others."""
+"""Scoring tokens or documents that a model was fitted to is refused, and nothing else is."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ from collapsium.pipeline.engine.leakage import shared_documents, shared_tokens
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import LINEAGE, Lineage, Step, lineage_of
 from collapsium.storage.errors import DamagedError, MismatchError
-from tests.conftest import planted_labels, planted_rows, write_corpus
+from tests.conftest import simulated_labels, simulated_rows, write_corpus
 
 SMALL = {"family": "lda", "topics": 2, "iterations": 1, "scheduler": "serial"}
 OTHER = "0" * 64
@@ -21,9 +21,9 @@ OTHER = "0" * 64
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A whole corpus, splits of it of several kinds, and a fit to the training tokens of one."""
+    """A corpus, splits of it of several kinds, and a fit to the training tokens of one."""
     place = tmp_path_factory.mktemp("leakage")
-    write_corpus(place / "whole", planted_rows(1), 30, shard_tokens=900)
+    write_corpus(place / "whole", simulated_rows(1), 30, shard_tokens=900)
     split(place / "whole", place / "train", place / "held", fraction=0.2)
     split(place / "whole", place / "train-1", place / "held-1", fraction=0.2, seed=1)
     split(place / "whole", place / "known", place / "new", documents=True, fraction=0.3)
@@ -52,12 +52,12 @@ def test_tokens_that_were_fitted__are_not_scored_as_held_out(place, tmp_path, co
     assert not (tmp_path / "out").exists()
 
 
-def test_held_out_tokens__are_scored_after_all_is_moved_and_exploded(place, tmp_path):
+def test_held_out_tokens__are_still_scored_after_folders_are_moved_or_exploded(place, tmp_path):
     moved = {name: copied(place / name, tmp_path / name) for name in ("run", "held")}
     assert evaluate(moved["run"], heldout=moved["held"]) == evaluate(place / "run", heldout=place / "held")
 
 
-def test_the_whole__is_no_training_corpus_of_its_held_out_part(place, tmp_path):
+def test_the_complete_corpus__is_refused_as_training_corpus_of_its_held_out_part(place, tmp_path):
     with pytest.raises(MismatchError, match="was split from the training corpus"):
         fit(place / "whole", tmp_path / "run", heldout=place / "held", **SMALL)
     fit(place / "train-1", tmp_path / "other", **SMALL)
@@ -81,9 +81,9 @@ def test_documents_that_were_fitted__are_not_unseen(place, tmp_path):
     assert evaluate(place / "known-run", unseen=place / "new").documents == Corpus(place / "new").manifest.documents
 
 
-def test_without_a_lineage__documents_that_were_fitted_are_recognised_by_their_ids_and_words(place, tmp_path):
-    write_corpus(tmp_path / "again", planted_rows(1), 30, shard_tokens=300)
-    write_corpus(tmp_path / "others", planted_rows(4), 30)
+def test_documents_that_were_fitted__are_recognised_by_ids_and_words_without_a_lineage(place, tmp_path):
+    write_corpus(tmp_path / "again", simulated_rows(1), 30, shard_tokens=300)
+    write_corpus(tmp_path / "others", simulated_rows(4), 30)
     split(tmp_path / "again", tmp_path / "known", tmp_path / "new", documents=True, fraction=0.3)
     for name in ("again", "known"):
         with pytest.raises(MismatchError, match="with the same ids and words"):
@@ -97,8 +97,8 @@ def test_without_a_lineage__documents_that_were_fitted_are_recognised_by_their_i
         shutil.move(tmp_path / "moved", place / "known")
 
 
-def test_documents_with_other_labels__are_others_to_families_that_take_labels(tmp_path):
-    rows, labels = planted_rows(2), planted_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
+def test_documents_with_other_labels__are_unseen_for_families_that_use_labels(tmp_path):
+    rows, labels = simulated_rows(2), simulated_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
     write_corpus(tmp_path / "train", rows, 30, labels=labels)
     write_corpus(tmp_path / "same", rows, 30, labels=labels, shard_tokens=300)
     write_corpus(tmp_path / "other", rows, 30, labels=[*labels[1:], labels[0]], shard_tokens=300)
@@ -108,7 +108,7 @@ def test_documents_with_other_labels__are_others_to_families_that_take_labels(tm
         evaluate(tmp_path / "run", unseen=tmp_path / "same", field=["kind"])
 
 
-def test_folds__of_one_seed_are_unseen_to_one_another_alone(place, tmp_path):
+def test_only_folds_with_the_same_seed__are_unseen_by_one_another(place, tmp_path):
     parts = {}
     for fold in range(3):
         names = [tmp_path / f"{part}{fold}" for part in ("train", "test")]
@@ -120,8 +120,8 @@ def test_folds__of_one_seed_are_unseen_to_one_another_alone(place, tmp_path):
             assert shared_documents(parts[first][1], parts[second][1], "it").disjoint == (first != second)
 
 
-def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is_reported(tmp_path):
-    rows, labels = planted_rows(2), planted_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
+def test_held_out_labels__may_be_predicted_for_known_documents_with_a_notice(tmp_path):
+    rows, labels = simulated_rows(2), simulated_labels(np.random.default_rng(0).dirichlet(np.ones(3), 60))
     write_corpus(tmp_path / "whole", rows, 30, labels=labels)
     split(tmp_path / "whole", tmp_path / "some", tmp_path / "others", drop_labels=0.3)
     fit(tmp_path / "some", tmp_path / "run", family="labeled-lda", iterations=2, scheduler="serial")
@@ -131,8 +131,8 @@ def test_labels__that_were_held_out_are_predicted_of_known_documents_and_that_is
         evaluate(tmp_path / "run", unseen=tmp_path / "whole")
 
 
-def test_segments__of_two_parts_are_as_far_apart_as_the_parts(tmp_path):
-    rows = [[row, dict(row)] for row in planted_rows(3)]
+def test_segments_of_two_parts__are_as_separate_as_the_parts(tmp_path):
+    rows = [[row, dict(row)] for row in simulated_rows(3)]
     write_corpus(tmp_path / "whole", rows, 30, segmented=True)
     split(tmp_path / "whole", tmp_path / "train", tmp_path / "held", fraction=0.3)
     for name in ("whole", "train", "held"):
@@ -150,7 +150,7 @@ def test_a_damaged_lineage__is_an_error(place, tmp_path):
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.floats(0.1, 0.4), st.floats(0.1, 0.4))
-def test_tokens__of_one_seed_and_two_fractions_are_apart_where_the_intervals_are(first_seed, other_seed, low, high):
+def test_splits_of_one_seed_with_two_fractions__are_separate_if_the_intervals_are(first_seed, other_seed, low, high):
     def part(seed, fraction, heldout):
         step = Step(corpus=OTHER, kind="tokens", seed=seed, high=fraction, heldout=heldout)
         return Lineage(corpus=f"{seed}{heldout:d}".rjust(64, "1"), steps=(step,))

@@ -22,16 +22,16 @@ def footprint(shown):
 
 @given(st.integers(1, 3_000_000), st.floats(1, 1.6e6))
 def test_block_bounds__cover_the_vocabulary_once_in_blocks_of_bounded_size(words, shown):
-    """For rows of up to 65535 topics with variances: the most that 16 bits can number."""
+    """Rows have up to 65535 topics, the most that 16 bits can index, with variances."""
     assume(words * shown < 1e12)
     found = block_bounds(words, footprint(shown))
     assert (found[0], found[-1]) == (0, words)
     sizes = np.diff(found)
-    assert sizes.min() >= 1  # no block is empty, and each word is in one
+    assert sizes.min() >= 1  # no block is empty, and each word is in exactly one
     assert sizes.sum() == words
     assert sizes.max() - sizes.min() <= 1
     assert (sizes.max() - 1) * shown <= BLOCK_BYTES
-    # No more blocks than that takes.
+    # there are no more blocks than necessary
     assert len(sizes) == 1 or words * shown / (len(sizes) - 1) > BLOCK_BYTES * (1 - 1e-9)
 
 
@@ -43,7 +43,7 @@ def test_waiting_deltas__take_bounded_memory(words, delta):
 
 
 @given(st.integers(1, 100), st.integers(1, 9))
-def test_deltas_from_elsewhere__match_a_group_that_began_in_another_process(shards, processes):
+def test_most_from_elsewhere__counts_deltas_of_groups_that_began_in_another_process(shards, processes):
     process_of, group = [number * processes // shards for number in range(shards)], GROUP_SHARDS
     waiting = [
         sum(process_of[number // group * group] != process_of[number] == process for number in range(shards))

@@ -1,4 +1,4 @@
-"""Fits whose documents' priors follow fields of these (`prevalence`)."""
+"""Fits whose documents have priors that depend on their fields (`prevalence`)."""
 
 import json
 from pathlib import Path
@@ -20,11 +20,11 @@ from tests.fits import bits, resumed, scores_of
 
 TOPICS, WORDS, TOKENS = 4, 60, 25
 FORMULA = "~ party * year + bs(date, df=4)"
-SHORT = 15  # Iterations in which coefficients change three times, after 5, 9 and 13
+SHORT = 15  # coefficients change in iterations 5, 9 and 13
 
 
-def written(path, documents, seed, parties=("a", "a", "b", "c")):
-    """Write documents whose topics follow their party and year; return their shares of topics."""
+def write_documents(path, documents, seed, parties=("a", "a", "b", "c")):
+    """Write documents whose topics depend on their party and year; return their topic shares."""
     noise = np.random.default_rng(seed)
     phi = np.random.default_rng(0).dirichlet(np.full(WORDS, 0.05), TOPICS)
     party, year = noise.choice(parties, documents), noise.normal(2000.0, 10.0, documents)
@@ -48,10 +48,10 @@ def written(path, documents, seed, parties=("a", "a", "b", "c")):
 
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory):
-    """A corpus with its held-out tokens, and one of unseen documents; some have no text, no party or no year."""
+    """A corpus with held-out tokens, and a corpus of unseen documents; some documents lack text, party or year."""
     place = tmp_path_factory.mktemp("prevalence")
-    written(place / "seen.jsonl", 600, 1)
-    written(place / "unseen.jsonl", 80, 2)
+    write_documents(place / "seen.jsonl", 600, 1)
+    write_documents(place / "unseen.jsonl", 80, 2)
     fields = {"labels": ["party"], "covariates": ["year"], "date": "date", "scheduler": "serial"}
     ingest(place / "seen.jsonl", place / "all", text="text", shard_tokens=6000, **fields)
     ingest(place / "unseen.jsonl", place / "unseen", like=place / "all", scheduler="serial")
@@ -71,14 +71,14 @@ def fitted(corpora, out, **options):
 
 @pytest.fixture(scope="module")
 def reference(corpora):
-    """A run whose coefficients are free from some sweep on."""
+    """A run with enough iterations for the coefficients to be learned."""
     fitted(corpora, corpora / "run", scheduler="serial", inverse_temperature=1.0, iterations=60)
     return corpora / "run"
 
 
 @pytest.fixture(scope="module")
 def short_fit(corpora):
-    """A function that fits a model serially in a few iterations, once for each choice of options."""
+    """A function that fits a model serially in a few iterations, once for each set of options."""
     models = {}
 
     def fit_once(**options):
@@ -90,7 +90,7 @@ def short_fit(corpora):
     return fit_once
 
 
-def test_coefficients__follow_the_fields(reference):
+def test_coefficients__recover_the_effects_of_fields(reference):
     model = Model(reference)
     frame = model.prevalence()
     assert frame.shape == (len(frame), TOPICS)
@@ -108,7 +108,7 @@ def test_coefficients__follow_the_fields(reference):
         model.shares_at(state="z")
 
 
-def test_scores__gain_by_the_fields_and_states_are_sound(reference, corpora, tmp_path):
+def test_scores__increase_with_fields_and_states_are_valid(reference, corpora, tmp_path):
     scores = {}
     for name, formula in (("own", "~ party + year"), ("same", None)):
         out = tmp_path / name
@@ -121,7 +121,7 @@ def test_scores__gain_by_the_fields_and_states_are_sound(reference, corpora, tmp
         Model(tmp_path / "same").prevalence()
 
 
-def test_unseen_documents__without_words_have_the_shares_of_their_fields(reference, corpora, tmp_path):
+def test_unseen_documents_without_words__have_the_shares_that_their_fields_imply(reference, corpora, tmp_path):
     infer(reference, corpora / "unseen", tmp_path / "theta.npy", scheduler="serial")
     theta = np.load(tmp_path / "theta.npy")
     first = json.loads((corpora / "unseen.jsonl").read_text(encoding="utf-8").splitlines()[50])
@@ -191,7 +191,7 @@ def test_shares_at_their_prior__give_the_bits_of_the_hdp(corpora, tmp_path, monk
     np.testing.assert_allclose(informed, same, atol=1e-5)
 
 
-def test_the_hdp__finds_effects_and_leaves_the_shares_of_the_corpus(corpora, tmp_path):
+def test_the_hdp__recovers_effects_and_the_shares_of_the_corpus(corpora, tmp_path):
     model = fitted(corpora, tmp_path / "run", family="hdp", topics=8, scheduler="serial", prevalence="~ party + year")
     frame = Model(tmp_path / "run").prevalence()
     steep = frame.loc["year"].idxmax()
@@ -199,13 +199,13 @@ def test_the_hdp__finds_effects_and_leaves_the_shares_of_the_corpus(corpora, tmp
     assert Model(tmp_path / "run").shares_at(year=2015)[steep] > Model(tmp_path / "run").shares_at(year=1985)[steep]
     assert model.document_topic.sum(axis=1) == pytest.approx(1.0, abs=0.05)
     assert verify(tmp_path / "run").broken == []
-    # With a fit of 100 iterations or more, topics merge and split first.
+    # with 100 iterations or more, topics are merged and split first
     moved = fitted(corpora, tmp_path / "moved", family="hdp", topics=8, scheduler="serial", prevalence="~ party + year",
                    iterations=100)  # fmt: skip
     assert moved.prevalence().loc["year"].max() > 0.3
 
 
-def test_a_warm_start__begins_from_the_coefficients(corpora, reference, short_fit, tmp_path):
+def test_a_warm_start__continues_with_the_coefficients(corpora, reference, short_fit, tmp_path):
     for family, known in (("lda", reference), ("hdp", run_of(short_fit(family="hdp", inverse_temperature=1.0)))):
         options = {"family": family, "scheduler": "serial", "inverse_temperature": 1.0, "warm": known}
         after = fitted(corpora, tmp_path / f"{family}-more", iterations=3, **options)
@@ -213,7 +213,7 @@ def test_a_warm_start__begins_from_the_coefficients(corpora, reference, short_fi
         begun = after.global_state.prevalence.prevalence_coefficients
         np.testing.assert_allclose(begun[1:], before[1:], atol=0.3)
         assert np.corrcoef(begun[1:].ravel(), before[1:].ravel())[0, 1] > 0.95
-        # Another formula, or none, begins from the topics alone.
+        # with another formula, or none, only the topics are used
         fitted(corpora, tmp_path / f"{family}-other", iterations=3, **{**options, "prevalence": "~ party"})
         fitted(corpora, tmp_path / f"{family}-none", iterations=3, **{**options, "prevalence": None})
 
@@ -239,7 +239,7 @@ def test_other_options__can_be_combined_with_prevalence(corpora, options, tmp_pa
     assert model.document_topic.sum(axis=1) == pytest.approx(1.0)
 
 
-def test_documents_with_many_topics__learn_too(corpora, tmp_path):
+def test_coefficients__are_learned_with_small_active_sets_too(corpora, tmp_path):
     """With small active sets, inactive topics share a background."""
     model = fitted(corpora, tmp_path / "run", scheduler="serial", most_active=2, inverse_temperature=1.0, iterations=60)
     assert Model(tmp_path / "run").prevalence().loc["year"].max() > 0.2
@@ -251,7 +251,7 @@ def test_effects__are_estimated_for_models_with_prevalence(reference):
     assert np.isfinite(result.estimate).all()
 
 
-def test_a_fit_with_few_iterations__learns_after_a_third(corpora, tmp_path):
+def test_a_fit_with_few_iterations__learns_coefficients_after_a_third_of_them(corpora, tmp_path):
     model = fitted(corpora, tmp_path / "run", scheduler="serial", iterations=9)
     assert schedule.PREVALENCE_FIRST > 3
     assert np.abs(model.prevalence().drop("Intercept").to_numpy()).max() > 0.0
@@ -271,7 +271,7 @@ def test_a_fit_with_few_iterations__learns_after_a_third(corpora, tmp_path):
         ({"responsibilities": "dense"}, "takes active responsibilities"),
     ],
 )
-def test_faults__end_in_one_line(corpora, tmp_path, options, message):
+def test_invalid_formulas__are_refused_in_one_line(corpora, tmp_path, options, message):
     with pytest.raises(OptionError) as caught:
         fitted(corpora, tmp_path / "run", scheduler="serial", **options)
     assert message in str(caught.value)
@@ -279,8 +279,8 @@ def test_faults__end_in_one_line(corpora, tmp_path, options, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_unseen_documents__with_another_level_or_beyond_a_spline_end_in_one_line(reference, corpora, tmp_path):
-    written(tmp_path / "other.jsonl", 10, 5, parties=("z",))
+def test_unseen_documents_with_new_levels_or_beyond_a_spline__are_refused_in_one_line(reference, corpora, tmp_path):
+    write_documents(tmp_path / "other.jsonl", 10, 5, parties=("z",))
     ingest(tmp_path / "other.jsonl", tmp_path / "other", like=corpora / "all", scheduler="serial")
     with pytest.raises(OptionError, match="party: no document has the value 'z'"):
         infer(reference, tmp_path / "other", tmp_path / "theta.npy", scheduler="serial")
@@ -299,7 +299,7 @@ def test_designs_that_do_not_belong_to_a_model__are_refused(reference):
             unpacked_design(np.frombuffer(data, dtype=np.uint8))
 
 
-def test_the_command_line__takes_a_formula(corpora, tmp_path, capsys):
+def test_the_command_line__accepts_a_formula(corpora, tmp_path, capsys):
     command = ["fit", corpora / "train", tmp_path / "run", "--family", "lda", "--topics", 3, "--iterations", 3]
     assert main([*map(str, command), "--prevalence", "~ party + year", "--scheduler", "serial"]) == 0
     command[2] = tmp_path / "other"
@@ -307,7 +307,7 @@ def test_the_command_line__takes_a_formula(corpora, tmp_path, capsys):
     assert "--prevalence: no field 'partly'" in capsys.readouterr().err
 
 
-def test_one_line__says_which_fields_enter_the_model(corpora):
+def test_one_line__lists_the_fields_of_the_model(corpora):
     corpus = Corpus(corpora / "train")
     lines = [
         missing_inputs(corpus, "lda", make_options("lda", {"topics": 2, "prevalence": formula}))
@@ -325,7 +325,7 @@ AUTHORS = 60
 
 @pytest.fixture(scope="module")
 def authors(tmp_path_factory):
-    """A corpus of documents by many authors, each of whom prefers one of two topics; and unseen documents."""
+    """Documents by many authors, each of whom prefers one of two topics, and unseen documents."""
     place, noise = tmp_path_factory.mktemp("authors"), np.random.default_rng(0)
     for name, documents in (("seen", 900), ("unseen", 40)):
         with (place / f"{name}.jsonl").open("w", encoding="utf-8") as file:
@@ -375,7 +375,7 @@ def test_fields_of_many_levels__have_shrunken_effects(authors, family, tmp_path)
         ("~ 0 + author + length", "intercept"),
     ],
 )
-def test_fields_of_many_levels__stand_alone(authors, tmp_path, formula, message):
+def test_fields_of_many_levels__must_be_separate_terms(authors, tmp_path, formula, message):
     with pytest.raises(OptionError, match=message):
         fit(authors / "corpus", tmp_path / "run", family="lda", topics=2, prevalence=formula, scheduler="serial")
 

@@ -1,4 +1,4 @@
-"""Processors that differ: runs and models name them, and fits give notice of them or refuse them."""
+"""Processors that differ: runs and models record them, and fits report or refuse them."""
 
 import json
 
@@ -18,7 +18,7 @@ OTHER = HERE.model_copy(update={"kernels": "znver1", "features": "+avx2,+fma,+ss
 
 @pytest.fixture
 def moved(monkeypatch):
-    """A function that makes this process one on another processor."""
+    """A function that makes this process appear to run on another processor."""
     return lambda name: monkeypatch.setattr(module, "processor", lambda blas: name)
 
 
@@ -79,7 +79,7 @@ def test_strict_bits__accepts_runs_that_do_not_record_scipy(small, tmp_path):
     assert notices(events) == []
 
 
-def test_strict_bits__accepts_what_is_the_same(small, tmp_path):
+def test_strict_bits__accepts_the_same_machine_and_versions(small, tmp_path):
     fitted(small[0], tmp_path / "run", iterations=2, checkpoint_every=1, strict_bits=True)
     events = []
     resume(tmp_path / "run", iterations=3, scheduler="serial", strict_bits=True, sinks=[events.append])
@@ -87,13 +87,13 @@ def test_strict_bits__accepts_what_is_the_same(small, tmp_path):
 
 
 class Mixed:
-    """An executor whose workers have processors of two kinds."""
+    """An executor whose workers have two kinds of processors."""
 
     def everywhere(self, function, *args):
         return [function(*args), OTHER]
 
 
-def test_mixed_workers__are_noticed_once_or_refused():
+def test_mixed_workers__are_reported_once_or_refused():
     lenient = module.Processors("lda")
     assert "znver1" in lenient.look(Mixed())
     assert lenient.look(Mixed()) is None
@@ -101,14 +101,14 @@ def test_mixed_workers__are_noticed_once_or_refused():
         module.Processors("lda", strict=True).look(Mixed())
 
 
-def test_linear_algebra__is_named_for_families_that_use_it():
+def test_linear_algebra__is_recorded_for_families_that_use_it():
     assert processor(True).blas
     assert processor(False).blas == ""
     assert "BLAS" in differences([processor(True), processor(True).model_copy(update={"blas": "openblas Other"})])
 
 
 @pytest.mark.parametrize("found", ["x86", [1], [{"kernels": "x"}], [{**HERE.model_dump(), "more": 1}]])
-def test_resume__refuses_processors_of_another_form(small, tmp_path, found):
+def test_resume__refuses_malformed_processors(small, tmp_path, found):
     fitted(small[0], tmp_path / "run", iterations=1)
     run = Run(tmp_path / "run")
     run.rewrite({**run.record(), "processors": found})
@@ -116,7 +116,7 @@ def test_resume__refuses_processors_of_another_form(small, tmp_path, found):
         resume(tmp_path / "run", iterations=2, scheduler="serial")
 
 
-def test_differences__name_instruction_sets_only_where_all_else_is_the_same():
+def test_differences__name_instruction_sets_only_if_everything_else_is_the_same():
     assert "sse4a" not in differences([HERE, OTHER])
     assert "+sse4a" in differences([OTHER, OTHER.model_copy(update={"features": "+avx2"})])
     assert differences([HERE, Processor(**HERE.model_dump())]) == ""

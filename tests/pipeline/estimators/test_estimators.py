@@ -1,4 +1,4 @@
-"""The estimators with scikit-learn's tools; a family that is not installed is skipped."""
+"""The estimators with scikit-learn's tools; families that are not installed are skipped."""
 
 import doctest
 import pickle
@@ -26,10 +26,10 @@ from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import InputError, MissingError, OccupiedError, OptionError
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.estimating import ALL, COLLAPSED, THERE, bits, matrix_of, model_bits, small_of
 
-# Without being told to round, the estimators refuse counts that are not whole, which these checks feed them.
+# Without the option to round, the estimators refuse fractional counts, which these checks use.
 FRACTIONAL = {
     "check_fit_score_takes_y",
     "check_estimators_overwrite_params",
@@ -65,14 +65,15 @@ FRACTIONAL = {
 @pytest.fixture(scope="module")
 def counts():
     """Sixty documents, some empty, of 30 words."""
-    return matrix_of(planted_rows(1))
+    return matrix_of(simulated_rows(1))
 
 
 # What scikit-learn asks for.
 
 
 def checks(estimators):
-    """All of scikit-learn's checks of the first; of the others, which share all but options, a third each, in turn."""
+    """Return scikit-learn's checks: all for the first estimator, and a third in turn for the others, which share all
+    but options."""
     for number, estimator in enumerate(estimators):
         for place, case in enumerate(estimator_checks_generator(estimator)):
             if not number or place % 3 == number % 3:
@@ -89,15 +90,15 @@ def named(value):
     ids=named,
 )
 def test_estimator__rounding__passes_the_checks(estimator, check):
-    assert check(estimator) is None  # it raises where something is wrong
+    assert check(estimator) is None  # raises an error if a check fails
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(estimator_checks_generator(THERE[0](2, max_iter=3))), ids=named)
-def test_estimator__as_it_is__passes_the_checks_with_whole_numbers(estimator, check):
+def test_estimator__without_rounding__passes_the_checks_with_integers(estimator, check):
     if named(check) not in FRACTIONAL:
-        assert check(estimator) is None  # it raises where something is wrong
+        assert check(estimator) is None  # raises an error if a check fails
         return
-    # Expected failures of pytest would parse scikit-learn's module for each traceback.
+    # Letting the checks fail in pytest would parse scikit-learn's module for each traceback.
     with pytest.raises((InputError, AssertionError)) as refused:
         check(estimator)
     causes = (refused.value, refused.value.__cause__, refused.value.__context__)
@@ -130,7 +131,7 @@ def test_estimator__examples_of_its_docstring_are_true(cls):
     assert sum(outcome.failed for outcome in found) == 0
 
 
-def test_estimator__family_that_is_not_there__says_so(counts, monkeypatch):
+def test_estimator__of_a_missing_family__says_so(counts, monkeypatch):
     monkeypatch.setattr(CollapsedLDA, "FAMILY", "no-such")
     with pytest.raises(ValueError, match="unknown family 'no-such'"):
         small_of(CollapsedLDA).fit(counts)
@@ -150,7 +151,7 @@ def test_estimators__without_scikit_learn__name_the_extra(monkeypatch):
     assert isinstance(raised.value, ImportError)
 
 
-def test_estimator__in_a_pipeline_and_a_search():
+def test_estimator__works_in_a_pipeline_and_a_search():
     words = ["ship sail sea wind", "sea sail harbour", "wind ship harbour sea", "sail wind"]
     kitchen = ["bread flour oven", "oven salt bread dough", "flour dough salt", "bread dough oven"]
     texts = [text for pair in zip(words, kitchen, strict=True) for text in pair] * 3
@@ -180,7 +181,7 @@ def test_estimator__random_state__is_the_seed(counts):
     assert bits(drawn[0]) == bits(drawn[1])
 
 
-# The same as elsewhere.
+# the same results as elsewhere
 
 
 @pytest.mark.parametrize("cls", THERE)
@@ -205,7 +206,7 @@ def test_fit__existing_run__is_refused(counts, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"order": 2}, {"learn": ("asymmetric-alpha", "asymmetric-beta")}])
-def test_fit__components__are_the_pseudo_counts(options, counts):
+def test_fit__components__include_the_word_prior(options, counts):
     estimator = small_of(CollapsedLDA, **options).fit(counts)
     (block,), state = estimator._fitted.blocks, estimator._fitted.global_state
     prior = np.full(30, state.beta / 30)
@@ -236,7 +237,7 @@ def test_transform_and_score__match_the_commands(small, counts, tmp_path):
         theta[number, topics] = shares
     found = estimator.transform(small[1])
     np.testing.assert_allclose(found, theta, atol=1e-6)
-    unseen = matrix_of(planted_rows(2))
+    unseen = matrix_of(simulated_rows(2))
     np.testing.assert_allclose(estimator.transform(unseen), found, rtol=1e-12)
     score = evaluate(tmp_path / "run", unseen=small[1]).score
     assert estimator.score(unseen) == pytest.approx(score, rel=1e-12)
@@ -249,7 +250,7 @@ def test_transform__truncated__sums_to_one(counts):
     np.testing.assert_allclose(estimator.transform(counts).sum(axis=1), 1)
 
 
-def test_transform__does_not_depend_on_the_threads(counts):
+def test_transform__does_not_depend_on_the_number_of_threads(counts):
     estimator = small_of(CollapsedHDP, beta=2.0).fit(counts)
     repeated = np.tile(counts, (20, 1))
     found = estimator.transform(repeated)
@@ -267,11 +268,12 @@ def test_estimator__pickled__is_the_same(cls, counts):
     assert clone(again).get_params() == estimator.get_params()
 
 
-# Drawing.
+# Plots
 
 
 def valid(topic_term_dists, doc_topic_dists, doc_lengths, vocab, term_frequency, sort_topics, start_index):
-    """The input meets pyLDAvis's requirements, also for logarithms, and topics have the numbers of their rows."""
+    """Require that the input meets pyLDAvis's requirements, including finite logarithms, and has topics in the order
+    of rows."""
     assert (sort_topics, start_index) == (False, 0)
     assert topic_term_dists.shape == (doc_topic_dists.shape[1], len(vocab))
     assert len(doc_lengths) == doc_topic_dists.shape[0]
@@ -285,7 +287,7 @@ def valid(topic_term_dists, doc_topic_dists, doc_lengths, vocab, term_frequency,
 
 
 @pytest.mark.parametrize("cls", THERE)
-def test_to_pyldavis__is_what_it_takes(cls, counts):
+def test_to_pyldavis__returns_valid_input(cls, counts):
     counts = np.concatenate([counts, np.zeros((60, 2), dtype=int)], axis=1)
     names = [f"name{n}" for n in range(32)]
     estimator = small_of(cls, beta=2.0).fit(counts)
@@ -304,24 +306,24 @@ def test_to_pyldavis__is_what_it_takes(cls, counts):
         estimator.to_pyldavis(np.zeros((1, 32)))
 
 
-def test_a_pipeline__parts_ships_from_bread(capsys):
+def test_a_pipeline__separates_ships_from_bread(capsys):
     texts = ["ship sail sea wind", "sea harbour sail", "bread flour oven", "oven salt bread dough"]
     model = make_pipeline(CountVectorizer(), CollapsedLDA(n_components=2, beta=2.0, max_iter=50, random_state=0))
     print(model.fit_transform(texts).round(2))
     print(model[-1].components_.argmax(axis=1), model.score(texts))
     *theta, last = capsys.readouterr().out.splitlines()
     shares = np.array([[float(number) for number in line.strip(" []").split()] for line in theta])
-    assert shares.argmax(axis=1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])  # ships, and bread
+    assert shares.argmax(axis=1).tolist() in ([0, 0, 1, 1], [1, 1, 0, 0])  # one topic of ships and one of bread
     assert float(last.rpartition("]")[2]) < 0
 
 
-def test_families__each_class_is_documented():
+def test_families__are_all_documented_as_classes():
     for cls in ALL:
         assert cls.__doc__.startswith(("Latent", "The hier"))
         assert getattr(families, cls.__name__) is cls
 
 
-# Several fits, starts and weights -------------------------------------------------------------------------------------
+# Restarts, initialisations and weights -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cls", [CollapsedLDA, GibbsHDP])
@@ -336,7 +338,7 @@ def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
     assert again.transform(counts).tobytes() == theta.tobytes()
     assert again.components_.tobytes() == estimator.components_.tobytes()
     alone = [small_of(cls, random_state=member_seed(3, number)).fit(counts) for number in range(3)]
-    assert estimator.score(counts) > np.mean([estimator.score(counts) for estimator in alone])  # Jensen
+    assert estimator.score(counts) > np.mean([estimator.score(counts) for estimator in alone])  # by Jensen's inequality
     if cls is CollapsedLDA:
         first, *_ = (
             m
@@ -351,7 +353,7 @@ def test_restarts__are_averaged_as_by_the_functions(counts, tmp_path, cls):
         assert first.components_.shape == estimator.components_.shape
 
 
-def test_a_consensus_and_a_start__match_the_functions(counts, tmp_path):
+def test_a_consensus_and_an_initialisation__match_the_functions(counts, tmp_path):
     options = {"restarts": 2, "combine": "consensus", "init": "documents", "init_strength": 1.0, "weights": "idf"}
     estimator = small_of(CollapsedLDA, random_state=3, run=tmp_path / "run", **options).fit(counts)
     record = Run(tmp_path / "run").record()

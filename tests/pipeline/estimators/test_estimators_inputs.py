@@ -1,4 +1,4 @@
-"""What estimators can be fitted to, at once or in steps."""
+"""The inputs that estimators can be fitted to, at once or in steps."""
 
 import dask.array as da
 import dask.dataframe as dd
@@ -16,21 +16,21 @@ from collapsium.pipeline import Corpus, fit
 from collapsium.pipeline.estimators import CollapsedLDA, GibbsHDP, GibbsLDA, VariationalLDA
 from collapsium.pipeline.estimators.base import document_chunks, fields_of_metadata, with_fields, written
 from collapsium.storage.errors import CollapsiumError
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.estimating import COLLAPSED, bits, matrix_of, model_bits, small_of
 
 
 @pytest.fixture(scope="module")
 def counts():
     """Sixty documents, some empty, of 30 words."""
-    return matrix_of(planted_rows(1))
+    return matrix_of(simulated_rows(1))
 
 
-# What can be fitted to.
+# inputs of `fit`
 
 
 def with_zeros(counts):
-    """A sparse matrix that stores its zeros."""
+    """Return a sparse matrix that stores its zeros explicitly."""
     words = np.indices(counts.shape)[1]
     return scipy.sparse.csr_array((counts.ravel(), words.ravel(), np.arange(0, counts.size + 1, 30)), counts.shape)
 
@@ -57,7 +57,7 @@ FORMATS = {
 
 
 class Annotated:
-    """An object like AnnData with endless items, each of which is such an object again."""
+    """An object like AnnData with infinitely nested items."""
 
     def __init__(self, counts):
         self.X, self.obs_names, self.var_names = counts, list(range(60)), list(range(30))
@@ -71,7 +71,7 @@ class Annotated:
 
 
 class Endless:
-    """Some other container."""
+    """Another container with an infinite iterator."""
 
     shape = (60, 30)
 
@@ -82,7 +82,7 @@ class Endless:
         return self
 
 
-def test_containers_of_counts__are_refused_with_what_to_pass(counts):
+def test_containers_of_counts__are_refused_with_the_attribute_to_pass(counts):
     estimator = small_of(CollapsedLDA).fit(counts)
     for call in (
         small_of(CollapsedLDA).fit_transform,
@@ -118,7 +118,7 @@ def expected(counts):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_fit__any_format__is_the_same(name, counts, expected):
+def test_fit__any_format__gives_the_same_model(name, counts, expected):
     matrix = FORMATS[name](counts)
     estimator = small_of(CollapsedLDA, shard_tokens=500).fit(matrix)
     assert bits(estimator) == bits(expected)
@@ -127,7 +127,7 @@ def test_fit__any_format__is_the_same(name, counts, expected):
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
-def test_fit__matrix_of_long_indices_and_duplicates__is_left_as_it_is(dtype):
+def test_fit__matrix_of_long_indices_and_duplicates__is_not_changed(dtype):
     ones = np.ones(3, dtype=dtype)
     matrix = scipy.sparse.csr_array((ones, np.array([2, 0, 2]), np.array([0, 3])), shape=(1, 3))
     matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
@@ -172,7 +172,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_fit__wrong_counts__are_refused(name):
+def test_fit__invalid_counts__are_refused(name):
     matrix, message = WRONG[name]
     with pytest.raises(ValueError, match=message) as caught:
         small_of(CollapsedLDA).fit(matrix)
@@ -203,7 +203,7 @@ def test_fit__fractions__are_rounded_on_request():
         ({"scheduler": "nowhere"}, "^scheduler: "),
     ],
 )
-def test_fit__wrong_parameters__are_named(parameters, message, counts):
+def test_fit__invalid_parameters__are_named(parameters, message, counts):
     with pytest.raises(ValueError, match=message):
         small_of(CollapsedLDA, **parameters).fit(counts)
 
@@ -216,7 +216,7 @@ def test_fit__leaves_no_files(counts, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_fit__that_fails__leaves_it_unfitted(counts):
+def test_fit__that_fails__leaves_the_estimator_unfitted(counts):
     estimator = small_of(CollapsedLDA).fit(counts)
     with pytest.raises(ValueError, match="whole"):
         estimator.fit(counts[:, :20] + 0.5)
@@ -225,12 +225,12 @@ def test_fit__that_fails__leaves_it_unfitted(counts):
     assert not hasattr(estimator, "components_")
 
 
-# Steps.
+# `partial_fit`
 
 
 @pytest.mark.parametrize("cls", COLLAPSED)
-def test_partial_fit__on_all__is_the_stochastic_schedule(cls, counts, tmp_path):
-    train = write_corpus(tmp_path / "train", planted_rows(1), 30)
+def test_partial_fit__on_all_documents__is_the_stochastic_schedule(cls, counts, tmp_path):
+    train = write_corpus(tmp_path / "train", simulated_rows(1), 30)
     model = fit(train, tmp_path / "run", family=cls.FAMILY, topics=3, seed=5, schedule="stochastic", passes=3)
     estimator = small_of(cls, random_state=5, total_documents=60)
     for _ in range(3):
@@ -244,11 +244,11 @@ def test_partial_fit__on_all__is_the_stochastic_schedule(cls, counts, tmp_path):
 
 @pytest.mark.parametrize("cls", COLLAPSED)
 def test_partial_fit__after_a_fit__continues_from_it(cls):
-    counts = np.tile(matrix_of(planted_rows(1)), (10, 1))
+    counts = np.tile(matrix_of(simulated_rows(1)), (10, 1))
     estimator = small_of(cls, beta=1.0, max_iter=30, total_documents=6000).fit(counts)
     before = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
     batch = np.zeros((64, 30), dtype=int)
-    batch[:, 0] = 40  # steps as large as a first one's would leave no other word
+    batch[:, 0] = 40  # with the rate of a first step, only words of this batch would remain
     estimator.partial_fit(batch)
     after = estimator.components_ / estimator.components_.sum(axis=1, keepdims=True)
     assert 0.1 < np.abs(after - before).sum(axis=1).max() < 1.0
@@ -273,19 +273,19 @@ def test_partial_fit__order_2__is_refused(counts):
 
 
 @pytest.mark.parametrize("cls", [VariationalLDA, GibbsLDA, GibbsHDP])
-def test_partial_fit__families_without_steps__have_none(cls):
+def test_partial_fit__is_missing_for_families_without_the_stochastic_schedule(cls):
     assert not hasattr(cls(), "partial_fit")
     with pytest.raises(AttributeError) as raised:
         _ = cls().partial_fit
     assert f"the family '{cls.FAMILY}' is not fitted by minibatches" in str(raised.value.__cause__)
 
 
-# Fields beside the counts.
+# fields of the documents
 
 
 @pytest.fixture(scope="module")
 def fields():
-    """A frame with the fields of the documents, whose first half is of one party."""
+    """A frame with the fields of the documents, the first half of which belongs to one party."""
     generator = np.random.default_rng(3)
     return pd.DataFrame({"party": np.repeat(["R", "D"], 30), "year": generator.normal(1990.0, 9.0, 60)})
 
@@ -321,7 +321,7 @@ def test_metadata__has_dates_of_any_type(counts, formula):
     assert years.transform(counts[:1], metadata={"date": [1996]}).shape == (1, 3)
 
 
-def test_metadata__decides_the_proportions_of_documents_without_words(counts, fields):
+def test_metadata__determines_the_proportions_of_documents_without_words(counts, fields):
     estimator = informed("~ party").fit(counts, metadata=fields)
     empty = np.zeros((3, 30), dtype=int)
     by_party = estimator.transform(empty, metadata={"party": ["R", "D", "R"]})

@@ -1,4 +1,4 @@
-"""The driver asks a scheduler that does not respond: whichever limit ends first, Dask's or ours, it waits alike."""
+"""Requests to a scheduler that does not respond: the driver retries, whether Dask's or our timeout ends first."""
 
 import asyncio
 import threading
@@ -27,8 +27,8 @@ def client():
     loop.close()
 
 
-def answering(*answers):
-    """Return a request that gives answers one after another, and the last from then on; errors are raised."""
+def request_with_answers(*answers):
+    """Return a request that gives these answers in turn, and then the last one repeatedly; errors are raised."""
     left = list(answers)
 
     async def request():
@@ -42,36 +42,36 @@ def answering(*answers):
 
 def test_a_connection_timeout_of_dask__is_retried_until_the_limit(client, monkeypatch):
     monkeypatch.setattr(dask_client, "WORKER_POLL", 0.01)
-    assert answer_within(client, answering(OSError(CONNECT), OSError(CONNECT), 7), 30.0) == 7
+    assert answer_within(client, request_with_answers(OSError(CONNECT), OSError(CONNECT), 7), 30.0) == 7
     with pytest.raises(TimeoutError, match=CONNECT):
-        answer_within(client, answering(OSError(CONNECT)), 0.1)
+        answer_within(client, request_with_answers(OSError(CONNECT)), 0.1)
 
 
-def test_a_scheduler_that_does_not_answer__is_an_error_in_time(client):
+def test_a_scheduler_that_does_not_answer__is_an_error_after_the_limit(client):
     with pytest.raises(TimeoutError, match=r"no answer within 0.05 s"):
         answer_within(client, lambda: asyncio.sleep(60), 0.05)
 
 
-def test_a_client_that_has_given_up__has_no_answer(client):
+def test_a_client_that_has_given_up__is_an_error(client):
     error = AttributeError("'NoneType' object has no attribute 'run_function'")
     with pytest.raises(AttributeError):
-        answer_within(client, answering(error), 1.0)
+        answer_within(client, request_with_answers(error), 1.0)
     client.scheduler = None
     with pytest.raises(TimeoutError, match="the connection to the scheduler is closed"):
-        answer_within(client, answering(error), 1.0)
+        answer_within(client, request_with_answers(error), 1.0)
 
 
 @pytest.mark.parametrize("error", [MismatchError("other versions"), ClusterError("lost"), ValueError("a defect")])
 def test_other_errors__are_raised_as_they_are(client, error):
     with pytest.raises(type(error), match=str(error)):
-        answer_within(client, answering(error), 30.0)
+        answer_within(client, request_with_answers(error), 30.0)
 
 
 class AskedExecutor(DaskExecutor):
-    """An executor whose scheduler is a list of answers; its checks are counted."""
+    """An executor whose scheduler is a list of answers, and which counts its checks."""
 
     def __init__(self, client, *answers):
-        self._client, self._answers, self.checks = client, answering(*answers), []
+        self._client, self._answers, self.checks = client, request_with_answers(*answers), []
 
     def wait(self, is_of_task=lambda: False):
         with cluster_errors():
@@ -96,7 +96,7 @@ class LostExecutor(DaskExecutor):
     def __init__(self, client, reach):
         self._client, self._reach, self._gone, self._watch = client, reach, False, Watch(0.2, [].append)
         self._resources = {}
-        client.run_on_scheduler = lambda *args, **options: answering(AttributeError("'NoneType' object"))()
+        client.run_on_scheduler = lambda *args, **options: request_with_answers(AttributeError("'NoneType' object"))()
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")

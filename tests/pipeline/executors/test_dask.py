@@ -1,4 +1,4 @@
-"""Dask beneath the loop: lost workers, remote schedulers, and bounded work for the scheduler."""
+"""Dask as executor: lost workers, remote schedulers, and a bounded load on the scheduler."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ def two_workers():
     )
 
 
-def test_a_killed_worker__changes_no_bit(small, tmp_path):
+def test_a_killed_worker__does_not_change_the_bits(small, tmp_path):
     expected = rows(fit(small[0], tmp_path / "calm", family="hdp", topics=5, iterations=12, scheduler="serial"))
     with two_workers() as cluster:
         killed = []
@@ -69,18 +69,18 @@ def _beside_the_loop():
     return threading.current_thread() is not threading.main_thread()
 
 
-def test_workers__answer_while_each_does_something(clusters):
-    """A worker that compiled in its event loop would say nothing meanwhile, and be given up."""
+def test_functions_for_all_workers__run_outside_their_event_loop(clusters):
+    """A worker that compiled kernels in its event loop would not respond meanwhile, and be given up."""
     executor = open_executor(clusters(2))
     try:
         assert executor.everywhere(_beside_the_loop) == [True, True]
-        assert executor.moved() >= 0  # who asks for the worker is handed it
+        assert executor.moved() >= 0  # functions that take the worker receive it as argument
     finally:
         executor.close()
 
 
-def test_a_closed_executor__tells_no_worker_anything(clusters):
-    """An exchange may be given up after its client was closed, and what is never sent must not warn."""
+def test_a_closed_executor__sends_nothing_to_workers(clusters):
+    """An exchange may be abandoned after its client was closed; messages that are never sent must not give warnings."""
     executor = open_executor(clusters(2))
     executor.close()
     with warnings.catch_warnings(record=True) as seen:
@@ -90,8 +90,8 @@ def test_a_closed_executor__tells_no_worker_anything(clusters):
     assert not any("never awaited" in str(warning.message) for warning in seen)
 
 
-def test_a_request_for_results_that_is_cancelled_at_any_moment__leaves_later_ones_alone():
-    """Dask's client joins requests, and waits for ever for one that was cancelled as it was about to be sent."""
+def test_a_request_that_is_cancelled_at_any_moment__does_not_block_later_ones():
+    """Dask's client merges requests, and would wait forever for one that was cancelled just before it was sent."""
 
     async def cancel_after(steps, client, future):
         request = asyncio.ensure_future(gathered(client, [future]))
@@ -110,8 +110,8 @@ def test_a_request_for_results_that_is_cancelled_at_any_moment__leaves_later_one
     assert asyncio.run(cancel_all()) == [[1]] * 20
 
 
-def test_messages_between_hosts__are_few_at_a_time():
-    """Connections that all begin at the same time would all take too long."""
+def test_concurrent_connections_between_hosts__are_limited():
+    """If all connections were opened at the same time, all would take too long."""
     under_way, counts = [], []
 
     async def answer(fields):
@@ -137,8 +137,8 @@ def _pid(seconds):
     return os.getpid()
 
 
-def test_a_scheduler_that_steals_work__leaves_strict_tasks_where_they_belong(clusters):
-    """The other worker is idle meanwhile, and would take most of the tasks."""
+def test_strict_tasks__stay_on_their_worker_despite_work_stealing(clusters):
+    """The other worker is idle, and would otherwise steal most of the tasks."""
     executor = open_executor(clusters(2))
     try:
         first = executor.collect([executor.submit(_pid, 0.0, process=1)])
@@ -148,8 +148,8 @@ def test_a_scheduler_that_steals_work__leaves_strict_tasks_where_they_belong(clu
         executor.close()
 
 
-def test_checkpoints_on_a_scheduler_that_steals_work__find_each_local_state(small, tmp_path, clusters):
-    """A copy of a host's states, which a stolen task would leave behind, has no later turn."""
+def test_checkpoints_with_work_stealing__find_each_local_state(small, tmp_path, clusters):
+    """A stolen task would leave a copy of a host's states on another worker, which is never used again."""
     executor = open_executor(clusters(2))
     try:
         problem = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
@@ -164,7 +164,7 @@ def test_checkpoints_on_a_scheduler_that_steals_work__find_each_local_state(smal
 
 @pytest.mark.long
 def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
-    """Without releases the scheduler would remember every sweep."""
+    """Without releases, the scheduler would remember every sweep."""
     executor = open_executor(clusters(2))
     try:
         problem = problem_of(small[0], "lda", {"topics": 3}, executor=executor)
@@ -175,7 +175,8 @@ def test_checkpoints__cut_the_lineage_of_tasks(small, tmp_path, clusters):
                 held.append(executor._client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)))
     finally:
         executor.close()
-    assert held[1] < held[0] + 75  # futures are let go with some delay; 15 iterations without a cut hold over 200 more
+    # futures are released with a delay; without the cut, 15 iterations would add more than 200 tasks
+    assert held[1] < held[0] + 75
 
 
 @pytest.mark.long
@@ -213,7 +214,7 @@ def test_a_worker_that_runs_in_another_folder__finds_and_writes_the_same_files(s
     assert Path(Run("run").record()["corpus"]["url"]).is_absolute()
 
 
-def test_workers_that_write_elsewhere__are_found_out(small, tmp_path, monkeypatch):
+def test_workers_with_another_file_system__are_detected(small, tmp_path, monkeypatch):
     from collapsium.storage.runs.model import ModelWriter
 
     monkeypatch.setattr(ModelWriter, "write_block", lambda self, number, rows: (f"rows/{number:05d}", "0" * 64))
@@ -223,7 +224,7 @@ def test_workers_that_write_elsewhere__are_found_out(small, tmp_path, monkeypatc
 
 
 @pytest.mark.long
-def test_one_shard_more_workers__runs(tmp_path, small, clusters):
+def test_one_shard_and_more_workers__can_be_fitted(tmp_path, small, clusters):
     from tests.conftest import write_corpus
 
     corpus = write_corpus(tmp_path / "c", [{0: 2, 1: 1}, {1: 4}], 2)
@@ -233,7 +234,7 @@ def test_one_shard_more_workers__runs(tmp_path, small, clusters):
 
 
 def eat(flag):
-    """Take more memory than a worker may, the first time."""
+    """Allocate more memory than a worker may, the first time."""
     if not Path(flag).exists():
         Path(flag).touch()
         eaten = np.ones(150_000_000)
@@ -243,7 +244,7 @@ def eat(flag):
 
 
 @pytest.mark.long
-def test_a_worker_whose_memory_runs_out__is_started_anew_and_its_task_done_again(tmp_path):
+def test_a_worker_that_runs_out_of_memory__is_restarted_and_its_task_repeated(tmp_path):
     executor = open_executor("local", 1, 500_000_000)
     try:
         assert executor.collect([executor.submit(eat, str(tmp_path / "eaten"))]) == [2.0]
@@ -264,7 +265,7 @@ def workers_of_ours():
 @pytest.mark.parametrize(
     "number", [signal.SIGSTOP, signal.SIGKILL], ids=["one of two hangs", "the local one is killed"]
 )
-def test_workers_that_hang_or_are_missing__are_replaced_and_no_bit_changes(small, tmp_path, number):
+def test_workers_that_hang_or_are_missing__are_replaced_without_changing_the_bits(small, tmp_path, number):
     options = {"family": "hdp", "topics": 5, "iterations": 12}
     expected = rows(fit(small[0], tmp_path / "calm", **options))
     before, events, done = set(workers_of_ours()), [], []
@@ -296,7 +297,7 @@ def test_workers_that_hang_or_are_missing__are_replaced_and_no_bit_changes(small
 
 
 @pytest.mark.long
-def test_a_scheduler_that_is_lost_for_good__is_a_clear_error_in_time(small, tmp_path):
+def test_a_scheduler_that_is_lost_for_good__is_a_clear_error_within_the_timeout(small, tmp_path):
     script = "import distributed, time\n" + textwrap.dedent("""
         if __name__ == "__main__":
             cluster = distributed.LocalCluster(n_workers=1, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
@@ -329,7 +330,7 @@ def test_a_scheduler_that_is_lost_for_good__is_a_clear_error_in_time(small, tmp_
 
 
 @pytest.mark.parametrize(("host", "exposed"), [("127.0.0.1", False), ("0.0.0.0", True)])
-def test_a_cluster__that_listens_on_all_interfaces_is_noticed_once(host, exposed):
+def test_a_cluster_that_listens_on_all_interfaces__gives_one_notice(host, exposed):
     notices = []
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, protocol="tcp://", host=host, dashboard_address=None

@@ -1,4 +1,4 @@
-"""Clusters that others own: objects, scheduler files, workers that join, leave or differ, and several fits at once."""
+"""External clusters: cluster objects, scheduler files, workers that join, leave or differ, and concurrent fits."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from collapsium.pipeline import fit, resume
 from collapsium.pipeline.executors import dask_client
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.storage.errors import ClusterError, MismatchError, OptionError
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.xdist_group("clusters")
@@ -34,7 +34,7 @@ def expected(small, tmp_path_factory):
 
 
 class Computed(distributed.SchedulerPlugin):
-    """Counts how often each task was computed, and the hosts that each worker was."""
+    """Counts how often each task was computed, and the hosts of each worker."""
 
     name = "computed"
 
@@ -49,13 +49,13 @@ class Computed(distributed.SchedulerPlugin):
 
 
 def hosts_here():
-    """Names of the threads of hosts that take part in an exchange."""
+    """Return the names of the threads of hosts that take part in an exchange."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("collapsium-host")]
 
 
 @pytest.fixture
 def cluster():
-    """Two workers in this process, which start quickly; however a fit ends, they hold none of its results."""
+    """Two workers in this process, which start quickly and must hold no results after a fit."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
     ) as started:
@@ -63,8 +63,11 @@ def cluster():
         wait_until(lambda: not hosts_here())
 
 
-@pytest.mark.parametrize("kind", rest_long(["client", "cluster", "file"], retained=(0, 1)))  # commands take files too
-def test_fit__takes_a_client_a_cluster_or_a_scheduler_file_and_leaves_it_open(kind, small, tmp_path, cluster, expected):
+# commands accept files too
+@pytest.mark.parametrize("kind", mark_rest_long(["client", "cluster", "file"], retained=(0, 1)))
+def test_fit__accepts_a_client_a_cluster_or_a_scheduler_file_and_leaves_it_open(
+    kind, small, tmp_path, cluster, expected
+):
     (tmp_path / "scheduler.json").write_text(json.dumps({"address": cluster.scheduler_address}))
     with distributed.Client(cluster) as client:
         scheduler = {"client": client, "cluster": cluster, "file": tmp_path / "scheduler.json"}[kind]
@@ -77,7 +80,7 @@ def test_fit__takes_a_client_a_cluster_or_a_scheduler_file_and_leaves_it_open(ki
     assert names == [str(scheduler) if kind == "file" else cluster.scheduler_address]
 
 
-def test_a_driver_that_ends_without_a_word__leaves_nothing_in_the_workers(small, tmp_path):
+def test_a_driver_that_dies__leaves_nothing_in_the_workers(small, tmp_path):
     seen = []
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, protocol="tcp", dashboard_address=None
@@ -103,7 +106,7 @@ fit({str(small[0])!r}, {str(tmp_path / "run")!r}, scheduler={cluster.scheduler_a
         wait_until(lambda: not hosts_here())
 
 
-def test_a_resumed_run__goes_on_in_an_exchange_whose_hosts_read_the_rows_themselves(small, tmp_path, expected, cluster):
+def test_a_resumed_run_with_an_exchange__lets_the_hosts_read_the_rows_themselves(small, tmp_path, expected, cluster):
     fit(small[0], tmp_path / "run", scheduler="serial", **{**OPTIONS, "iterations": 3}, heldout=small[1])
     computed = Computed()
     cluster.scheduler.add_plugin(computed)
@@ -123,7 +126,7 @@ def test_a_client_that_was_closed__is_refused(small, tmp_path, cluster):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_scheduler_file_of_a_scheduler_that_has_ended__is_a_clear_error(tmp_path, cluster):
+def test_a_scheduler_file_of_a_closed_scheduler__is_a_clear_error(tmp_path, cluster):
     path = tmp_path / "scheduler.json"
     path.write_text(json.dumps({"address": "tcp://127.0.0.1:1"}))
     with pytest.raises(ClusterError, match=f"{path}: tcp://127.0.0.1:1: the scheduler cannot be reached"):
@@ -145,7 +148,7 @@ def test_workers_of_other_versions__are_refused_before_anything_runs(small, tmp_
 
 
 def wait_for_workers(cluster, workers):
-    """Wait until a cluster has this many workers."""
+    """Wait until a cluster has this number of workers."""
     wait_until(lambda: len(cluster.scheduler.workers) == workers)
 
 
@@ -181,8 +184,9 @@ def test_a_worker_that_joins_with_other_versions__ends_the_fit(small, tmp_path, 
 
 
 @pytest.mark.long
-def test_an_adaptive_cluster__may_grow_and_shrink_while_a_fit_runs(small, tmp_path):
-    """From 1 to 4 workers, all of which sweep, and back: the same bits, no task computed twice, no long pause."""
+def test_an_adaptive_cluster__may_scale_while_a_fit_runs(small, tmp_path):
+    """The cluster scales from 1 to 4 workers and back: all of them sweep, the bits are the same, and no task runs
+    twice."""
     computed, sizes, pauses, last = Computed(), [], [], [time.monotonic()]
     options = {**OPTIONS, "iterations": 60}
     with distributed.LocalCluster(
@@ -201,7 +205,7 @@ def test_an_adaptive_cluster__may_grow_and_shrink_while_a_fit_runs(small, tmp_pa
                 cluster.adapt(minimum=workers, maximum=workers, interval="100ms", wait_count=1)
                 wait_for_workers(cluster, workers)
             sizes.append(len(cluster.scheduler.workers))
-            # The new workers are looked for, and prepared, between iterations.
+            # new workers are detected and prepared between iterations
             time.sleep(0.5 if sizes[-1] == 4 else 0.0)
             last[0] = time.monotonic()
 
@@ -213,7 +217,7 @@ def test_an_adaptive_cluster__may_grow_and_shrink_while_a_fit_runs(small, tmp_pa
     assert max(pauses[1:]) < 60
 
 
-def test_workers_that_are_retired__hand_over_what_they_hold(small, tmp_path, expected, cluster):
+def test_retired_workers__hand_over_their_data(small, tmp_path, expected, cluster):
     computed, retired, losses = Computed(), [], []
     cluster.scheduler.add_plugin(computed)
     with distributed.Client(cluster) as client:
@@ -221,7 +225,7 @@ def test_workers_that_are_retired__hand_over_what_they_hold(small, tmp_path, exp
         def retire(event):
             if event["event"] == "iteration" and event["iteration"] == 6:
                 address = min(cluster.scheduler.workers)
-                # In the middle of an iteration, as its sweeps have been submitted.
+                # during an iteration, after its sweeps were submitted
                 thread = threading.Thread(target=lambda: retired.append(client.retire_workers([address])))
                 thread.start()
                 time.sleep(0.05)
@@ -236,7 +240,7 @@ def test_workers_that_are_retired__hand_over_what_they_hold(small, tmp_path, exp
 
 
 def test_fits_that_share_a_scheduler__do_not_disturb_one_another(small, tmp_path, expected, cluster):
-    """Nor if they differ in their seed alone, so that tasks of one, by the same names, would be taken for the other's."""
+    """They must not share tasks even if they differ in their seed only, so that their tasks might have the same names."""
     computed, found = Computed(), {}
     cluster.scheduler.add_plugin(computed)
 
@@ -256,7 +260,7 @@ def test_fits_that_share_a_scheduler__do_not_disturb_one_another(small, tmp_path
     assert [key for key, times in computed.times.items() if times > 1] == []
 
 
-def test_a_fit_that_is_stopped__cancels_nothing_of_another(small, tmp_path, expected, cluster):
+def test_a_stopped_fit__cancels_no_tasks_of_another(small, tmp_path, expected, cluster):
     computed, found, stopped = Computed(), [], threading.Event()
     cluster.scheduler.add_plugin(computed)
 
@@ -265,7 +269,7 @@ def test_a_fit_that_is_stopped__cancels_nothing_of_another(small, tmp_path, expe
             raise KeyboardInterrupt
 
     def wait(event):
-        # Its own iterations come before the end of the other and after.
+        # this fit has iterations before and after the end of the other
         if event["event"] == "iteration" and event["iteration"] == 2:
             assert stopped.wait(PATIENCE)
 

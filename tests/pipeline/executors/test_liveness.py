@@ -1,4 +1,4 @@
-"""What is made of the signs that a cluster gives while the driver waits."""
+"""How the driver interprets the workers' signs of activity while it waits."""
 
 import pytest
 
@@ -15,7 +15,7 @@ PAUSED = WorkerSign(0.5, 90.0, True, ("sweep-3",))
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that a test sets."""
+    """A clock that the test sets."""
     now = [1000.0]
     monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
     return now
@@ -31,7 +31,7 @@ def watch(clock):
 
 
 def look(watch, clock, seconds, workers, counter=7, every=10.0):
-    """Call `look` at intervals; return all workers that were given up."""
+    """Call `look` at intervals for some seconds; return all workers that were given up."""
     given_up = []
     end = clock[0] + seconds
     while clock[0] < end:
@@ -41,13 +41,13 @@ def look(watch, clock, seconds, workers, counter=7, every=10.0):
 
 
 @pytest.mark.parametrize("sign", [BUSY, HOST], ids=["task", "host"])
-def test_a_worker_that_computes__may_take_as_long_as_it_likes(watch, clock, sign):
+def test_a_computing_worker__may_take_any_time(watch, clock, sign):
     assert look(watch, clock, 10_000, {"a": sign, "b": IDLE}) == []
     assert watch.notices == []
 
 
 @pytest.mark.parametrize(("sign", "text"), [(STUCK, "is unresponsive at sweep-2"), (PAUSED, "has paused")])
-def test_a_worker_without_a_sign_of_life__is_named_and_then_given_up(watch, clock, sign, text):
+def test_an_inactive_worker__is_reported_and_then_given_up(watch, clock, sign, text):
     watch.look(1, {"a": BUSY, "b": IDLE})
     assert look(watch, clock, 90, {"a": BUSY, "b": sign}) == []
     assert len(watch.notices) == 1
@@ -56,7 +56,7 @@ def test_a_worker_without_a_sign_of_life__is_named_and_then_given_up(watch, cloc
     assert "b" in look(watch, clock, 20, {"a": BUSY, "b": sign})
 
 
-def test_a_worker_that_is_not_heard_of__is_given_up(watch, clock):
+def test_an_unresponsive_worker__is_given_up(watch, clock):
     for age in range(0, 110, 10):
         assert watch.look(1, {"a": BUSY, "b": WorkerSign(float(age), 99.0, False, ("sweep-1",))}) == [] or age > 100
         clock[0] += 10
@@ -70,8 +70,8 @@ def test_a_worker_that_recovers__is_kept(watch, clock):
     assert look(watch, clock, 90, {"a": STUCK}, counter=8) == []
 
 
-def test_a_worker_that_others_use_too__may_let_this_fit_wait(watch, clock):
-    """It is not lost because a task of another driver sleeps; removing it would end that task."""
+def test_a_worker_shared_with_other_drivers__is_given_up_only_if_unresponsive(watch, clock):
+    """Its task may be waiting for a task of another driver; removing the worker would end that task."""
     shared = WorkerSign(0.5, 0.0, False, ("sweep-1",), shared=True)
     assert look(watch, clock, 10_000, {"a": shared}) == []
     assert watch.notices == []
@@ -95,12 +95,12 @@ def test_tasks_without_a_worker_although_workers_exist__count_as_lost_work(watch
         watch.look(3, {"a": IDLE}, 3)
 
 
-def test_workers_that_wait_while_nothing_moves__are_lost_work(watch, clock):
+def test_idle_workers_without_progress__count_as_lost_work(watch, clock):
     with pytest.raises(ClusterError, match="nothing has moved for 110 s with 1 workers"):
         look(watch, clock, 1000, {"a": IDLE})
 
 
-def test_a_cluster_where_tasks_end__is_well(watch, clock):
+def test_idle_workers_with_progress__are_not_reported(watch, clock):
     for counter in range(50):
         assert look(watch, clock, 50, {"a": IDLE}, counter=counter) == []
     assert watch.notices == []

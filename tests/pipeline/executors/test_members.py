@@ -1,4 +1,4 @@
-"""Workers that join and leave: which get shards, and which versions are refused."""
+"""Workers that join and leave: which of them get shards, and which versions are refused."""
 
 import pytest
 from distributed.versions import get_versions
@@ -21,14 +21,14 @@ def members():
     return Members(lambda: "token", print)
 
 
-def test_a_worker__is_no_home_before_it_is_ready(members):
+def test_a_worker__gets_shards_once_it_is_ready(members):
     assert members.take({"a": sign(), "b": sign()}) == ["a", "b"]
     assert members.addresses == ()
     assert members.take({"a": sign(threads=2, memory=3e9), "b": sign()}, ["a"]) == ["b"]
     assert (members.addresses, members.threads, members.memory) == (("a",), 2, 3e9)
 
 
-def test_a_worker_that_hands_over_what_it_holds__is_no_home_any_more(members):
+def test_a_worker_that_hands_over_its_data__gets_no_shards(members):
     members.take({"a": sign(), "b": sign()}, ["a", "b"])
     assert members.take({"a": sign(leaving=True), "b": sign()}) == []
     assert members.addresses == ("b",)
@@ -44,7 +44,7 @@ NAMES = st.sets(st.sampled_from("abcdefgh"))
 
 
 @given(st.lists(st.tuples(NAMES, NAMES, NAMES), max_size=6))
-def test_homes__are_the_workers_that_are_ready_and_stay(steps):
+def test_members__are_the_workers_that_are_ready_and_stay(steps):
     members, ready = Members(lambda: "token", print), set()
     for present, leaving, welcomed in steps:
         before = members.addresses
@@ -56,7 +56,7 @@ def test_homes__are_the_workers_that_are_ready_and_stay(steps):
         assert [name for name in members.addresses if name in staying] == staying
 
 
-def test_equal_versions__are_fine():
+def test_equal_versions__are_accepted():
     assert require_same_versions({"tcp://a": OWN, "tcp://b": {**OWN, "dask": "1"}}, OWN) is None
     assert require_release("tcp://s", {"packages": get_versions(packages=["collapsium"])["packages"]}) is None
 
@@ -74,14 +74,14 @@ def test_equal_versions__are_fine():
         ),
     ],
 )
-def test_a_worker_of_other_versions__is_refused_in_a_line(versions, text):
+def test_a_worker_with_other_versions__is_refused_in_one_line(versions, text):
     with pytest.raises(MismatchError) as caught:
         require_same_versions({"tcp://a": OWN, "tcp://b": {**OWN, **versions}}, OWN)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_several_workers_of_other_versions__are_counted():
+def test_several_workers_with_other_versions__are_counted():
     older = {**OWN, "numpy": "1.0"}
     with pytest.raises(MismatchError, match=r"worker a has numpy 1.0, the driver 2.4.6 \(and 2 more workers differ\);"):
         require_same_versions({"a": older, "b": older, "c": older}, OWN)

@@ -1,4 +1,4 @@
-"""Settings of fits in Dask's configuration: the workers that take part, by their resources, and their number."""
+"""Settings of fits in Dask's configuration: the resources of workers that take part, and the number of workers."""
 
 import os
 
@@ -15,7 +15,7 @@ from collapsium.storage.errors import ClusterError, OptionError
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A worker with the resource ``topics`` beside one without."""
+    """A worker with the resource ``topics`` and one without."""
     options = {"nthreads": 1, "protocol": "tcp://"}
     resources = [{"topics": 1.0}, {}]
     workers = {
@@ -35,7 +35,7 @@ def pid_of(_):
     return os.getpid()
 
 
-def test_tasks__run_on_workers_with_the_required_resources_alone(cluster):
+def test_tasks__run_only_on_workers_with_the_required_resources(cluster):
     with dask.config.set({"collapsium.resources": {"topics": 1}, "collapsium.workers": 1}):
         executor = reach_cluster(ClientOrCluster(cluster), None)
         try:

@@ -1,4 +1,4 @@
-"""Places in which a fit begins: scripts with and without a guard, daemonic processes, and tasks of Dask workers."""
+"""Environments in which a fit starts: scripts with and without a guard, daemonic processes, and tasks of Dask workers."""
 
 import logging
 import multiprocessing
@@ -38,12 +38,12 @@ ACCEPTED = {
 
 
 class StartedError(Exception):
-    """A cluster would have been started."""
+    """Raised in place of starting a cluster."""
 
 
 @pytest.fixture
 def run_script(tmp_path, monkeypatch):
-    """Run a script as the main one of this process, in which no cluster starts."""
+    """Run a script as the main one of this process, where no cluster is started."""
 
     def start(**options):
         raise StartedError
@@ -58,7 +58,7 @@ def run_script(tmp_path, monkeypatch):
 
 
 def refusal(place, text):
-    """The message that refuses a script."""
+    """Return the message that refuses a script."""
     number = text.splitlines().index("main()" if "def main" in text else text.splitlines()[-1]) + 1
     return (
         f"scheduler: local starts a process that imports {place}/script.py, line {number}, again, and so "
@@ -107,8 +107,8 @@ def test_processes_that_cannot_start__are_an_error_of_one_line(monkeypatch):
 
 
 @pytest.mark.parametrize("scheduler", ["threads", "same"])
-def test_a_fit_in_a_task_of_a_worker__ends_as_any_other(small, tmp_path, scheduler):
-    """On the worker's own cluster too, whose one thread the task holds."""
+def test_a_fit_in_a_task_of_a_worker__ends(small, tmp_path, scheduler):
+    """This includes fits on the worker's cluster itself, whose only thread the task occupies."""
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
@@ -131,7 +131,7 @@ def test_a_warning_about_large_graphs__does_not_reach_users():
     assert [str(warning.message) for warning in caught] == ["Sending another"]
 
 
-def test_levels_of_dasks_loggers__stay_as_a_command_has_set_them():
+def test_levels_of_dasks_loggers__are_restored_after_a_command():
     code = (
         "import logging; logging.getLogger('distributed').setLevel(logging.CRITICAL)\n"
         "from collapsium.pipeline.executors.open import _same_log_level\n"

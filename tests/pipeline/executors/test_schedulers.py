@@ -1,4 +1,4 @@
-"""The forms of the option `scheduler`, of which Dask's objects are recognised without importing Dask."""
+"""The forms of the option `scheduler`, including Dask's objects, which are recognised without importing Dask."""
 
 import json
 import pickle
@@ -27,7 +27,7 @@ ADDRESS = "tcp://127.0.0.1:8786"
 
 @pytest.fixture
 def cluster():
-    """A cluster of another library: Dask asks no more of it than an address."""
+    """A cluster of another library, of which Dask requires only an address."""
     return SimpleNamespace(scheduler_address=ADDRESS, status="running", security="theirs")
 
 
@@ -49,7 +49,7 @@ def test_executors_of_this_machine__are_named(name):
     check_scheduler(name, 2)
 
 
-def test_a_cluster_object__is_known_by_its_address_and_kept_as_it_is(cluster):
+def test_a_cluster_object__is_identified_by_its_address_and_not_changed(cluster):
     scheduler = SchedulerOptions(scheduler=cluster).scheduler
     assert isinstance(scheduler, ClientOrCluster)
     assert scheduler.source is cluster
@@ -93,7 +93,7 @@ def test_a_scheduler_file__is_read_each_time(tmp_path):
     assert address_of(scheduler) == "tls://10.0.0.1:1"
 
 
-def test_a_scheduler_file_that_is_written_later__is_waited_for(tmp_path, monkeypatch):
+def test_a_scheduler_file_that_is_written_later__is_awaited(tmp_path, monkeypatch):
     wait_for_files(monkeypatch, 30.0, 30.0)
     path = tmp_path / "scheduler.json"
 
@@ -122,7 +122,7 @@ def test_a_scheduler_file_that_is_written_later__is_waited_for(tmp_path, monkeyp
         ("folder", "it cannot be read"),
     ],
 )
-def test_a_wrong_scheduler_file__is_a_clear_error(tmp_path, content, fault):
+def test_an_invalid_scheduler_file__is_a_clear_error(tmp_path, content, fault):
     path = Path(tmp_path / "scheduler.json")
     if content == "folder":
         path.mkdir()
@@ -133,7 +133,7 @@ def test_a_wrong_scheduler_file__is_a_clear_error(tmp_path, content, fault):
 
 
 class Unpicklable:
-    """Stands for a client, which holds threads and sockets and cannot be copied."""
+    """Like a client with its threads and sockets, this object cannot be copied."""
 
     scheduler_address, status = ADDRESS, "running"
 

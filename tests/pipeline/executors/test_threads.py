@@ -1,4 +1,4 @@
-"""Threads without Dask: what the contract of an executor asks, whatever tasks depend on one another."""
+"""The executor of threads fulfils the contract of executors for any dependencies between tasks."""
 
 import gc
 import operator
@@ -23,22 +23,22 @@ class PlannedError(Exception):
 
 
 class Held:
-    """A result with a weak reference, which plain numbers cannot have."""
+    """A result that supports weak references, unlike plain numbers."""
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_stays():
-    """Whatever a test does, closing its executors ends all of their threads."""
+    """Require that closing the executors of a test ends all of their threads."""
     before = set(threading.enumerate())
     yield
     names = [thread.name for thread in {*threading.enumerate()} - before if thread.name.startswith("collapsium-")]
-    # Threads that sync files stay for the process.
+    # Threads that sync files remain for the process.
     assert not [name for name in names if not name.startswith("collapsium-sync")]
 
 
 @pytest.fixture
 def opened():
-    """Provide executors that are closed at the end of each test."""
+    """A function that opens executors, which are closed at the end of each test."""
     created = []
 
     def open_one(threads):
@@ -51,7 +51,7 @@ def opened():
 
 
 def in_time(function, *args):
-    """Call something that must not hang: its result, or what it raised."""
+    """Call a function that must not hang; return its result, or raise its error."""
     found = []
 
     def call():
@@ -83,7 +83,8 @@ def first_of(value, *_):
 
 @st.composite
 def graphs(draw, failing=False):
-    """Tasks by number: numbers of those before that each takes, alone and in a list, and whether it fails."""
+    """Draw tasks as (arguments alone, arguments in a list, whether it fails), where arguments are numbers of earlier
+    tasks."""
     tasks = []
     for number in range(draw(st.integers(1, 25))):
         before = st.lists(st.integers(0, number - 1), max_size=3) if number else st.just([])
@@ -92,7 +93,7 @@ def graphs(draw, failing=False):
 
 
 def combine(number, fails, several, *alone):
-    """A value in which the order of what was taken shows."""
+    """Return a value that depends on the order of the arguments."""
     if fails:
         raise PlannedError(number)
     return hash((number, tuple(several), alone))
@@ -121,7 +122,7 @@ def test_results__equal_serial_ones_in_the_requested_order(graph, threads, rando
 
 
 @given(graphs(failing=True), st.integers(1, 5))
-def test_errors__reach_whoever_needs_what_failed_and_no_other(graph, threads):
+def test_errors__reach_exactly_the_tasks_that_depend_on_them(graph, threads):
     executor = ThreadExecutor(threads)
     try:
         futures, failed = submitted(executor, graph), []
@@ -137,7 +138,7 @@ def test_errors__reach_whoever_needs_what_failed_and_no_other(graph, threads):
         executor.close()
 
 
-def test_errors__are_the_very_ones_that_were_raised(opened):
+def test_errors__are_the_same_objects_that_were_raised(opened):
     error = PlannedError("on purpose", 3)
 
     def fail():
@@ -152,7 +153,7 @@ def test_errors__are_the_very_ones_that_were_raised(opened):
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError])
-def test_errors__of_any_kind_end_no_thread(opened, kind):
+def test_errors_of_any_kind__do_not_end_a_thread(opened, kind):
     def fail():
         raise kind
 
@@ -163,7 +164,7 @@ def test_errors__of_any_kind_end_no_thread(opened, kind):
     assert in_time(executor.collect, [executor.submit(operator.neg, 3)]) == [-3]
 
 
-def test_collect__raises_an_error_before_the_others_have_ended(opened):
+def test_collect__raises_an_error_before_other_tasks_have_ended(opened):
     executor, gate = opened(2), threading.Event()
     slow = executor.submit(gate.wait, PATIENCE)
     try:
@@ -175,12 +176,13 @@ def test_collect__raises_an_error_before_the_others_have_ended(opened):
     assert in_time(executor.collect, [slow]) == [True]
 
 
-def test_submit__takes_futures_in_lists_of_lists_as_the_serial_one_does(opened):
+def test_submit__accepts_futures_in_nested_lists_like_the_serial_executor(opened):
     serial, executor, gate = SerialExecutor(), opened(2), threading.Event()
     expected = serial.collect([serial.submit(list, [[[serial.submit(int, 3)], 4], 5])])
     inner = executor.submit(lambda: gate.wait(PATIENCE) and 3)
     outer = executor.submit(list, [[[inner], 4], 5])
-    in_time(executor.collect, [executor.submit(int, 0)])  # by now what does not wait for the inner result has run
+    # all tasks that do not depend on the inner result have run by now
+    in_time(executor.collect, [executor.submit(int, 0)])
     assert not outer.done
     gate.set()
     assert in_time(executor.collect, [outer]) == expected == [[[[3], 4], 5]]
@@ -189,7 +191,7 @@ def test_submit__takes_futures_in_lists_of_lists_as_the_serial_one_does(opened):
 def test_tasks__of_one_thread_run_in_the_order_of_submission(opened):
     executor, gate, order = opened(1), threading.Event(), []
     first = executor.submit(gate.wait, PATIENCE)
-    # The second waits for the first; those after it are ready at once, and yet come after it.
+    # The second task waits for the first; those after it are ready at once, but must run after it.
     rest = [executor.submit(lambda n, *_: order.append(n), n, *([first] if n == 0 else [])) for n in range(9)]
     gate.set()
     in_time(executor.collect, rest)
@@ -197,17 +199,17 @@ def test_tasks__of_one_thread_run_in_the_order_of_submission(opened):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_threads__are_as_many_as_requested_and_all_of_them_work(opened, threads):
+def test_all_requested_threads__work_concurrently(opened, threads):
     executor = opened(threads)
     assert executor.workers == threads
-    # Each waits for all others: fewer threads would never come through.
+    # each task waits for all others, so fewer threads would never finish
     barrier = threading.Barrier(threads)
     futures = [executor.submit(lambda: (barrier.wait(PATIENCE), threading.get_ident())[1]) for _ in range(threads)]
     assert len(set(in_time(executor.collect, futures))) == threads
-    assert in_time(executor.collect, [executor.submit(operator.neg, 1)]) == [-1]  # with most of them idle
+    assert in_time(executor.collect, [executor.submit(operator.neg, 1)]) == [-1]  # while most threads are idle
 
 
-def test_executor__is_one_place_in_which_nothing_moves(opened):
+def test_executor__is_one_process_without_traffic(opened):
     executor = opened(3)
     assert (executor.processes, executor.dashboard, executor.memory) == (1, None, None)
     in_time(executor.collect, [executor.submit(bytes, 1000, process=0)])
@@ -227,7 +229,7 @@ def test_open_executor__gives_threads(workers):
         executor.close()
 
 
-# Letting go ----------------------------------------------------------------------------------------------------------
+# Releasing results ---------------------------------------------------------------------------------------------------
 
 
 def test_a_released_future__is_not_run(opened):
@@ -243,7 +245,7 @@ def test_a_released_future__is_not_run(opened):
     assert ran == ["wanted", "last"]
 
 
-def test_a_task_that_another_needs__is_run_although_its_future_is_released(opened):
+def test_a_released_task_that_another_needs__is_run(opened):
     executor, gate = opened(1), threading.Event()
     blocking = executor.submit(gate.wait, PATIENCE)
     future = executor.submit(operator.neg, 1)
@@ -253,8 +255,8 @@ def test_a_task_that_another_needs__is_run_although_its_future_is_released(opene
     assert in_time(executor.collect, [future, blocking]) == [-6, True]
 
 
-def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
-    """Results are freed without the garbage collector, for which a sweep would not wait."""
+def test_results__are_freed_as_soon_as_nothing_refers_to_them(opened):
+    """They are freed by reference counts; sweeps do not wait for the garbage collector."""
     executor, held = opened(2), []
 
     def make(*_):
@@ -271,14 +273,14 @@ def test_results__are_freed_as_soon_as_nobody_can_ask_for_them(opened):
                 lambda number=number: [reference() is None for reference in held] == [True] * (number - 1) + [False]
             )
         del future
-        wait_until(lambda: held[-1]() is None)  # neither does the thread that made it hold it while it waits
+        wait_until(lambda: held[-1]() is None)  # the waiting thread that computed it does not refer to it either
         assert [reference() for reference in held] == [None] * 5
     finally:
         gc.enable()
 
 
 def test_results__are_freed_before_the_next_task_begins(opened):
-    """An unreferenced state is freed for the next one."""
+    """The memory of an unreferenced state must be available to the next one."""
     executor, gate, held, seen = opened(1), threading.Event(), [], []
 
     def make():
@@ -296,7 +298,7 @@ def test_results__are_freed_before_the_next_task_begins(opened):
     assert seen == [True]
 
 
-def test_arguments__are_freed_with_the_task_that_took_them(opened):
+def test_arguments__are_freed_with_the_task_that_used_them(opened):
     executor, thing = opened(1), Held()
     reference = weakref.ref(thing)
     future = executor.submit(first_of, 7, thing, [thing])
@@ -306,10 +308,10 @@ def test_arguments__are_freed_with_the_task_that_took_them(opened):
     assert executor.collect([future]) == [7]
 
 
-# The end -------------------------------------------------------------------------------------------------------------
+# Closing -------------------------------------------------------------------------------------------------------------
 
 
-def test_close__waits_for_tasks_that_run_and_begins_no_other(opened):
+def test_close__waits_for_running_tasks_and_starts_no_others(opened):
     executor, gate, begun, ran = opened(1), threading.Event(), threading.Event(), []
 
     def slow():
@@ -323,12 +325,12 @@ def test_close__waits_for_tasks_that_run_and_begins_no_other(opened):
     threading.Timer(0.05, gate.set).start()
     in_time(executor.close)
     assert ran == ["slow"]
-    assert executor.collect([running]) == [5]  # known results can still be requested
+    assert executor.collect([running]) == [5]  # results that are known can still be collected
     assert not pending.done
-    in_time(executor.close)  # twice does no harm
+    in_time(executor.close)  # closing twice does no harm
 
 
-def test_collect__of_a_closed_executor_raises_instead_of_waiting_for_ever(opened):
+def test_collect_of_a_closed_executor__raises_an_error_instead_of_waiting_forever(opened):
     executor, gate, begun = opened(1), threading.Event(), threading.Event()
     running = executor.submit(lambda: (begun.set(), gate.wait(PATIENCE)))
     pending = executor.submit(operator.neg, 1)
@@ -352,8 +354,8 @@ def test_collect__of_a_closed_executor_raises_instead_of_waiting_for_ever(opened
     in_time(executor.collect, [running])
 
 
-def test_interrupt_of_a_waiting_thread__leaves_an_executor_that_continues(opened, monkeypatch):
-    """Ctrl-C meets the thread that waits; the model of the last iteration is then written by the same executor."""
+def test_an_interrupted_executor__can_be_used_further(opened, monkeypatch):
+    """Ctrl-C interrupts the waiting thread, but the same executor must still save the model of the last iteration."""
     executor, gate = opened(1), threading.Event()
     running = executor.submit(gate.wait, PATIENCE)
     wait, calls = executor._change.wait, []
@@ -371,14 +373,14 @@ def test_interrupt_of_a_waiting_thread__leaves_an_executor_that_continues(opened
     assert executor.collect([running, executor.submit(operator.neg, 2)]) == [True, -2]
 
 
-def test_interrupt__of_a_fit_runs_no_sweep_that_waits(small, tmp_path, monkeypatch):
-    """Its model would else be written after a whole iteration more."""
+def test_interrupting_a_fit__starts_no_pending_sweeps(small, tmp_path, monkeypatch):
+    """Otherwise, the model would only be saved after another complete iteration."""
     sweep, collect = tasks.sweep, ThreadExecutor.collect
     shards, begun, gate, notices = len(Corpus(small[0]).manifest.shards), [], threading.Event(), []
 
     def slow(*args):
         begun.append(len(begun))
-        if len(begun) > 2 * shards:  # the first of the third iteration
+        if len(begun) > 2 * shards:  # the first sweep of the third iteration
             gate.wait(PATIENCE)
         return sweep(*args)
 

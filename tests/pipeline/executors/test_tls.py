@@ -1,4 +1,4 @@
-"""Clusters whose messages are encrypted: only who shows a certificate of the authority takes part."""
+"""Clusters with encrypted messages, in which only processes with a certificate of the authority take part."""
 
 import subprocess
 from pathlib import Path
@@ -32,13 +32,13 @@ def tls(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(tls):
-    """The address of a local cluster that shows certificates of ours."""
+    """The address of a local cluster that uses our certificates."""
     executor = open_executor("local", 1, tls=tls)
     yield executor._client.scheduler.address
     executor.close()
 
 
-def test_with_the_certificate__a_fit_has_the_same_bits(small, tmp_path, tls, cluster):
+def test_a_fit_with_the_certificate__has_the_same_bits(small, tmp_path, tls, cluster):
     assert cluster.startswith("tls://127.0.0.1:")
     options = {"family": "lda", "topics": 3, "iterations": 2}
     expected = bits(fit(small[0], tmp_path / "calm", **options), 5)
@@ -61,7 +61,7 @@ def test_certificates_of_dasks_configuration__are_used(tls, cluster, monkeypatch
         executor.close()
 
 
-def test_a_client_without_the_certificate__is_turned_away(cluster, tmp_path, monkeypatch):
+def test_a_client_without_the_certificate__is_refused(cluster, tmp_path, monkeypatch):
     monkeypatch.setitem(_settings(), "distributed.comm.timeouts.connect", "3s")
     with pytest.raises(OptionError, match="expected `tls_ca`, `tls_cert` and `tls_key`"):
         open_executor(cluster)
@@ -69,7 +69,7 @@ def test_a_client_without_the_certificate__is_turned_away(cluster, tmp_path, mon
     with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
         open_executor(plain)
     with pytest.raises(ClusterError, match="the scheduler cannot be reached"):
-        open_executor(cluster, tls=certificates(tmp_path / "others"))  # of another authority
+        open_executor(cluster, tls=certificates(tmp_path / "others"))  # a certificate of another authority
 
 
 def _settings():
@@ -78,13 +78,13 @@ def _settings():
     return clusters.SETTINGS
 
 
-def test_a_local_cluster__shows_the_certificates_it_is_given(tls, cluster):
+def test_a_local_cluster__uses_the_given_certificates(tls, cluster):
     with distributed.Client(cluster, security=_security(tls), timeout=PATIENCE) as client:
         assert len(client.scheduler_info()["workers"]) == 1
         assert client.submit(abs, -3).result() == 3
 
 
-def test_a_local_cluster__hears_no_other_process_of_the_machine(tmp_path, monkeypatch):
+def test_a_local_cluster__refuses_other_processes_of_the_machine(tmp_path, monkeypatch):
     monkeypatch.setitem(_settings(), "distributed.comm.timeouts.connect", "3s")
     executor = open_executor("local", 1)
     try:
@@ -108,7 +108,7 @@ def test_a_local_cluster__hears_no_other_process_of_the_machine(tmp_path, monkey
         executor.close()
 
 
-def test_wrong_options__are_clear_errors(tls, tmp_path, capsys):
+def test_invalid_options__are_clear_errors(tls, tmp_path, capsys):
     with pytest.raises(AbsentError, match="`tls_key`: /none: no such file"):
         TLS(tls.ca, tls.cert, "/none")
     with pytest.raises(OptionError, match="expected an address that begins with tls://"):

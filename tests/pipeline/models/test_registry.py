@@ -1,4 +1,4 @@
-"""Options of families: users' options may name files, options in records may not."""
+"""Options of families: users' options may name files, but options in records may not."""
 
 import json
 from pathlib import Path
@@ -25,14 +25,14 @@ TAKEN = [
 
 
 def options_with(family, option, value):
-    """The least options of a family with one more."""
+    """Return the required options of a family with another one added."""
     fields = load_family(family).Options.model_fields
     least = {name: value for name, value in (("topics", 2), ("seeds", {"first": ["w0"]})) if name in fields}
     return {**least, option: value}
 
 
 @pytest.mark.parametrize(("family", "option"), TAKEN)
-def test_options_of_records__name_no_files(tmp_path, monkeypatch, family, option):
+def test_options_in_records__may_not_name_files(tmp_path, monkeypatch, family, option):
     name, text = FILES[option]
     (tmp_path / name).write_text(text)
     options = options_with(family, option, str(tmp_path / name))
@@ -49,7 +49,7 @@ def test_options_of_records__name_no_files(tmp_path, monkeypatch, family, option
 
 
 @pytest.mark.parametrize("file", ["run.json", "model/model.json"])
-def test_a_strangers_run__reads_no_file_that_its_options_name(small, tmp_path, capsys, file):
+def test_an_untrusted_run__reads_no_file_that_its_options_name(small, tmp_path, capsys, file):
     fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=2, scheduler="serial")
     (tmp_path / "secret.toml").write_text('first = ["w0"]\n')
     record = json.loads((tmp_path / "run" / file).read_text())

@@ -1,4 +1,4 @@
-"""Rankings of words agree with their definitions, word by word."""
+"""Rankings of words agree with their definitions, one word at a time."""
 
 import json
 
@@ -27,7 +27,7 @@ def run(small, tmp_path_factory):
 
 
 def naive_scores(phi, overall, rank_by, weight):
-    """Scores of each topic's words, one at a time."""
+    """Return the scores of each topic's words, one at a time."""
     topics, words = phi.shape
     scores = np.zeros((topics, words))
     exclusivity = phi / phi.sum(axis=0)
@@ -85,7 +85,7 @@ def test_topics__are_ranked_over_the_complete_vocabulary(run, rank_by, monkeypat
     assert [topic.names for topic in topics(run, 5, rank_by=rank_by)] == expected
 
 
-def test_the_command__ranks_as_the_function(run, capsys):
+def test_the_command__ranks_like_the_function(run, capsys):
     assert main(["topics", str(run), "--rank-by", "frex", "--rank-weight", "0.9", "--words", "4", "--json"]) == 0
     printed = [[word["word"] for word in topic["words"]] for topic in json.loads(capsys.readouterr().out)]
     assert printed == [topic.names for topic in topics(run, 4, rank_by="frex", rank_weight=0.9)]
@@ -97,20 +97,20 @@ def test_the_command__ranks_as_the_function(run, capsys):
     "flags",
     [("--rank-by", "fame"), ("--rank-weight", "2"), ("--rank-weight", "0.5"), ("--rank-by", "lift", "--labels")],
 )
-def test_wrong_measures_and_weights__are_refused_in_one_line(run, flags, capsys):
+def test_unknown_measures_and_weights__are_refused_in_one_line(run, flags, capsys):
     code, _, err = command(capsys, "topics", run, *flags)
     assert code == 2
     assert "--rank-" in one_line(err)
 
 
-def test_reports__head_the_words_by_their_measure(run, tmp_path):
+def test_reports__name_the_measure_above_the_words(run, tmp_path):
     report(run, tmp_path / "frex.html", rank_by="frex")
     text = (tmp_path / "frex.html").read_text(encoding="utf-8")
     assert "Frequent and exclusive words (FREX)" in text
     assert "Most probable words" not in text
 
 
-def test_estimators__rank_words_too():
+def test_estimators__can_rank_words_too():
     counts = np.array([[9, 4, 0, 0, 6], [8, 6, 0, 0, 7], [0, 0, 7, 5, 6], [0, 0, 9, 3, 8]])
     lda = CollapsedLDA(n_components=2, beta=0.1, max_iter=30, random_state=0).fit(counts)
     by_lift = lda.top_words(2, rank_by="lift")
@@ -120,7 +120,7 @@ def test_estimators__rank_words_too():
         lda.top_words(2, rank_by="fame")
 
 
-def test_components_of_vectors__have_no_other_rank(tmp_path):
+def test_components_of_vectors__have_no_other_ranking(tmp_path):
     from collapsium.pipeline import simulate
 
     simulate(tmp_path / "vectors", family="hca", documents=40, words=6, seed=1)

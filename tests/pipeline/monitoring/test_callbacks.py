@@ -1,4 +1,4 @@
-"""Callbacks are found by name, receive all events, and never end a run; a stand-in replaces MLflow."""
+"""Callbacks are found by name, receive all events, and never end a run; MLflow is replaced by a stub."""
 
 import sys
 import types
@@ -29,7 +29,7 @@ number = 3
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder to work in, with a module of callbacks."""
+    """A working folder with a module of callbacks."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     (tmp_path / "my_callbacks.py").write_text(CODE)
@@ -37,7 +37,7 @@ def folder(tmp_path, monkeypatch):
     sys.modules.pop("my_callbacks", None)
 
 
-def test_a_fit__tells_callbacks_and_survives_them(folder, small, capsys):
+def test_a_failing_callback__does_not_end_a_fit(folder, small, capsys):
     words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--iterations", "3", "--scheduler", "serial"]
     names = ["--callback", "my_callbacks:Failing", "--callback", "my_callbacks:listen"]
     assert main([*words, *names]) == 0
@@ -45,7 +45,7 @@ def test_a_fit__tells_callbacks_and_survives_them(folder, small, capsys):
     assert events[0] == {"event": "run", "iteration": 0, "elapsed": 0.0, "run": "run"}
     assert [event["iteration"] for event in events if event["event"] == "iteration"] == [1, 2, 3]
     assert events[-1]["event"] == "end"
-    assert all(event for event in events)  # each has its own
+    assert all(event for event in events)  # each callback gets separate events
     err = capsys.readouterr().err
     assert err.count("callback my_callbacks:Failing: ValueError: no such; it is not called again") == 1
     assert Model("run").record.iterations == 3
@@ -61,7 +61,7 @@ def test_a_fit__tells_callbacks_and_survives_them(folder, small, capsys):
         ("no_such_module:listen", "ModuleNotFoundError"),
     ],
 )
-def test_wrong_names__are_refused_before_anything_runs(folder, small, capsys, name, message):
+def test_unknown_names__are_refused_before_anything_runs(folder, small, capsys, name, message):
     with pytest.raises(OptionError, match=message):
         load_function(name, "callback")
     words = ["fit", small[0], "run", "--family", "lda", "--topics", "3", "--callback", name]
@@ -71,7 +71,7 @@ def test_wrong_names__are_refused_before_anything_runs(folder, small, capsys, na
     assert str(folder) not in sys.path
 
 
-def test_interrupts__pass_through():
+def test_keyboard_interrupts__pass_through_callbacks():
     def interrupted(event):
         raise KeyboardInterrupt
 
@@ -80,7 +80,7 @@ def test_interrupts__pass_through():
 
 
 class Client:
-    """The part of MLflow that is used; it records its calls."""
+    """The part of MLflow's client that is used, which records its calls."""
 
     made: ClassVar = []
 
@@ -121,7 +121,7 @@ class Client:
 
 @pytest.fixture
 def mlflow(monkeypatch):
-    """A stand-in for MLflow."""
+    """A stub of MLflow."""
     Client.made.clear()
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "topics")
     entities = types.SimpleNamespace(Metric=lambda key, value, timestamp, step: (key, value, step))
@@ -153,7 +153,7 @@ def test_mlflow__gets_parameters_metrics_and_the_model(folder, small, mlflow, re
         assert client.runs["id-1"]["tags"]["mlflow.parentRunId"] == "id-0"
 
 
-def test_mlflow__says_what_to_install(monkeypatch):
+def test_a_missing_mlflow__is_reported_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow.tracking", None)
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(OptionError, match=r"pip install 'collapsium\[mlflow\]'"):

@@ -1,4 +1,4 @@
-"""What a person sees of a fit: a live view in a terminal, plain lines elsewhere, and nothing else."""
+"""What a user sees of a fit: a live view in a terminal, plain lines elsewhere, and nothing if quiet."""
 
 import datetime
 import io
@@ -69,7 +69,7 @@ def test_a_file__gets_plain_lines(small, monkeypatch):
         tell(5)
 
 
-def test_count_outside_a_terminal__is_a_line_with_its_time_every_ten_seconds(monkeypatch):
+def test_count_outside_a_terminal__prints_a_line_every_ten_seconds(monkeypatch):
     stream, now = io.StringIO(), [100.0]
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr("collapsium.pipeline.monitoring.console.time.monotonic", lambda: now[0])
@@ -94,7 +94,7 @@ def lines_of(events, **how):
     return stream.getvalue().splitlines()
 
 
-def test_notices__name_flags_on_the_command_line():
+def test_notices_on_the_command_line__name_flags():
     notice = {"event": "notice", "iteration": 0, "elapsed": 0.0, "text": "`preset` defaults leaves this line out"}
     assert lines_of([notice])[0].endswith("`preset` defaults leaves this line out")
     assert lines_of([notice], spell=in_flags)[0].endswith("--preset defaults leaves this line out")
@@ -107,7 +107,7 @@ def test_each_line__has_its_time():
         assert before <= when <= datetime.datetime.now().astimezone()
 
 
-def test_json_lines__hold_time_level_message_and_figures():
+def test_json_lines__have_time_level_message_and_figures():
     records = [json.loads(line) for line in lines_of(TOLD, form="json")]
     assert all(datetime.datetime.fromisoformat(record["time"]).tzinfo for record in records)
     assert {record["level"] for record in records} == {"info"}
@@ -115,11 +115,11 @@ def test_json_lines__hold_time_level_message_and_figures():
     assert (cluster["event"], cluster["message"]) == ("cluster", "threads: 2 at a time")
     assert (began["documents"], began["family"]) == (10, "lda")
     assert (first["event"], first["iteration"], first["iterations"], first["score"]) == ("iteration", 1, 8, -8.0)
-    assert "seconds" not in first  # what is no figure stays in the run's events
+    assert "seconds" not in first  # everything else stays in the run's events
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_form_that_is_named__is_written_to_a_terminal_too(form):
+def test_an_explicit_format__is_used_in_a_terminal_too(form):
     stream = Terminal()
     view = RunView(stream, form=form)
     for event in TOLD:
@@ -155,7 +155,7 @@ def test_the_address_of_the_page__is_next_to_the_dashboards():
     assert "https://hub/user/a/proxy/8787/collapsium" in lines_of([behind])[0]
 
 
-def test_errors__are_log_lines_where_a_form_is_named(small, tmp_path, capsys):
+def test_errors__are_log_lines_if_a_format_is_given(small, tmp_path, capsys):
     words = ["fit", str(small[0]), str(tmp_path / "run"), "--family", "lda", "--log-format"]
     assert main([*words, "json"]) == 2
     record = json.loads(capsys.readouterr().err)
@@ -177,7 +177,7 @@ def test_a_dumb_terminal__gets_plain_lines(monkeypatch):
 
 @pytest.mark.parametrize("width", ["100", "40"])
 @pytest.mark.parametrize("colours", [True, False])
-def test_a_terminal__is_drawn_on_and_left_clean(monkeypatch, width, colours):
+def test_the_live_view__leaves_the_terminal_clean(monkeypatch, width, colours):
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", width)
     if not colours:
@@ -194,10 +194,11 @@ def test_a_terminal__is_drawn_on_and_left_clean(monkeypatch, width, colours):
     assert "\x1b[31m" not in text  # words are untrusted
     assert "gene" in text
     frame = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.rpartition("\x1b[?25l")[2]).splitlines()
-    assert max(map(len, frame)) <= int(width)  # what has no room is cut
+    assert max(map(len, frame)) <= int(width)  # texts that do not fit are truncated
     assert "driver" in text
-    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is shown again
-    assert bool(re.search(r"\x1b\[(?:38;5|9\d)", text)) == colours  # rich keeps the codes of whom it drew for first
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is visible again
+    # rich caches the codes of the first terminal that it drew on
+    assert bool(re.search(r"\x1b\[(?:38;5|9\d)", text)) == colours
 
 
 def test_vectors__have_values_and_columns():
@@ -209,7 +210,7 @@ def test_vectors__have_values_and_columns():
     assert "1k values/s" in stream.getvalue()
 
 
-def test_events_that_arrive_late__are_summed_up():
+def test_events_that_arrive_late__are_summarised():
     stream = io.StringIO()
     view = RunView(stream, behind=True)
     for event in TOLD:
@@ -222,7 +223,7 @@ def test_events_that_arrive_late__are_summed_up():
     assert stream.getvalue().splitlines()[-1].partition(" ")[2] == "ended after 8 iterations, 4.0 s (iterations)"
 
 
-def test_events__say_what_they_are_of(small, tmp_path):
+def test_the_status_of_a_run__has_its_documents_tokens_and_iterations(small, tmp_path):
     events = []
     fit(small[0], tmp_path / "run", iterations=3, sinks=[events.append], **OPTIONS)
     status = RunStatus()
@@ -240,12 +241,12 @@ def test_remaining_time__follows_the_recent_pace():
     for event in (start(), *(iteration(n) for n in (1, 2, 3))):
         status.add(event)
     assert status.fit.left(8) == pytest.approx(2.5)
-    status.add({**iteration(2), "elapsed": 9.0})  # it went back
+    status.add({**iteration(2), "elapsed": 9.0})  # the run returned to a checkpoint
     assert status.fit.left(8) == pytest.approx(6 * 8.5)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=3000))
-def test_curves__keep_the_last_and_stay_small(gaps):
+def test_curves__keep_the_latest_points_and_stay_small(gaps):
     curve, at = Curve(), 0
     for gap in gaps:
         at += gap
@@ -259,7 +260,7 @@ def test_curves__keep_the_last_and_stay_small(gaps):
 
 
 @given(st.lists(st.floats(-1e9, 1e9), max_size=50), st.integers(0, 20))
-def test_sparklines__fit_and_span_what_they_show(values, width):
+def test_sparklines__have_the_requested_width_and_the_full_range(values, width):
     text = sparkline(values, width)
     assert len(text) == min(width, len(values))
     if len(values) <= width and len(set(values)) > 1:
@@ -273,7 +274,7 @@ def test_quantities__have_three_digits(number, text):
     assert quantity(number) == text
 
 
-def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
+def test_feeds__omit_iterations_but_keep_sums(monkeypatch):
     clock, sent = [10.0], []
     monkeypatch.setattr("collapsium.pipeline.monitoring.events.time.monotonic", lambda: clock[0])
     feed = Feed(sent.append, "run", lambda: [iteration(1), {"event": "start"}])
@@ -291,7 +292,7 @@ def test_feeds__leave_out_iterations_but_no_sums(monkeypatch):
 
 
 @given(st.integers(0, 400), st.integers(1, 30), st.integers(1, 60))
-def test_earlier_events__are_thinned_but_scores_remain(count, every, points):
+def test_earlier_events__are_thinned_except_for_scores(count, every, points):
     events = [iteration(number, **({"score": -6.0} if number % every == 0 else {})) for number in range(1, count + 1)]
     sent = []
     with pytest.MonkeyPatch.context() as patch:
@@ -309,8 +310,8 @@ def test_earlier_events__are_thinned_but_scores_remain(count, every, points):
         assert len(scored) >= min(count // every, points / 2)
 
 
-def test_feed__lets_a_message_that_does_not_arrive_be_reported():
-    """Who sends it tells all who listen, the feed among them."""
+def test_a_message_that_the_feed_could_not_send__can_be_reported():
+    """The sender reports a lost message to all sinks, including the feed itself."""
     asked = []
 
     def lost(message):

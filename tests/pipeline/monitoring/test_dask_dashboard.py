@@ -1,4 +1,4 @@
-"""The dashboard's page, plots and metrics on a scheduler that runs already; in a browser: tests/pages."""
+"""The page, plots and metrics on the dashboard of a running scheduler; tests/pages tests them in a browser."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def send_events(feed):
 
 @pytest.fixture(scope="module")
 def served():
-    """A scheduler without workers that was given the page as it ran; where it is served."""
+    """A scheduler without workers to which the page was added while it ran, and its URL."""
     cluster = distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0")
     with cluster, distributed.Client(cluster) as client:
         for _ in range(2):
@@ -52,7 +52,7 @@ def read(url):
     return urllib.request.urlopen(url, timeout=30).read().decode()
 
 
-def test_the_page__exists_and_is_in_the_navigation_of_all_other_pages(served):
+def test_the_page__is_in_the_navigation_of_all_pages(served):
     url, scheduler = served
     assert len(re.findall(r'href="[./]*collapsium"', read(f"{url}/status"))) == 1
     page = read(f"{url}/collapsium")
@@ -65,10 +65,10 @@ def test_the_page__exists_and_is_in_the_navigation_of_all_other_pages(served):
     for path in listed.values():
         if "collapsium" in path:
             assert "<figure" in read(f"{url}{path}")
-    assert any("Task Stream" in name for name in listed)  # Dask's own are listed too
+    assert any("Task Stream" in name for name in listed)  # Dask's pages are listed too
 
 
-def test_metrics__are_beside_those_of_dask(served):
+def test_metrics__are_served_with_those_of_dask(served):
     text = read(f"{served[0]}/metrics")
     run = 'member="",run="/runs/one"'
     found = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("collapsium"))
@@ -83,7 +83,7 @@ def test_metrics__are_beside_those_of_dask(served):
     assert found['collapsium_run_active{run="/runs/one"}'] == "1.0"
 
 
-def test_runs__are_remembered_up_to_a_limit(served):
+def test_a_limited_number_of_runs__is_remembered(served):
     runs = Runs()
     for number in range(RUNS + 3):
         send_events(Feed(lambda message: runs.log_event(TOPIC, message), f"/runs/{number}", list, 0.0))
@@ -93,7 +93,7 @@ def test_runs__are_remembered_up_to_a_limit(served):
     assert runs.statuses()["/runs/5"].fit.iteration == 2
 
 
-def test_charts__show_what_was_reported(served):
+def test_charts__show_the_reported_values(served):
     status = served[1].plugins["collapsium-runs"].statuses()["/runs/one"]
     shown = {name: str(draw(status, status.fit)) for name, draw in CHARTS.items()}
     assert "\N{MINUS SIGN}5.500 after iteration 2" in shown["score"]
@@ -107,8 +107,8 @@ def test_charts__show_what_was_reported(served):
     assert "<b>gene" not in page
 
 
-def test_the_board__asks_for_metrics_that_exist():
-    """Each name in its queries is one of ours or of Dask's."""
+def test_the_board__queries_existing_metrics():
+    """Each name in the board's queries is one of our metrics or of Dask's."""
     board = json.loads(BOARD.read_text())
     asked = {
         name
@@ -121,7 +121,7 @@ def test_the_board__asks_for_metrics_that_exist():
     metrics = RunMetrics()
     metrics.sources.add(runs)
     exported = {sample.name for metric in metrics.collect() for sample in metric.samples}
-    unasked = {"collapsium_objective", "collapsium_change"}  # no message has these
+    unasked = {"collapsium_objective", "collapsium_change"}  # no message has these metrics
     assert asked - unasked <= exported
     places = [panel["gridPos"] for panel in board["panels"]]
     cells = [
@@ -134,7 +134,7 @@ def test_the_board__asks_for_metrics_that_exist():
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
-def test_runs__side_by_side_keep_their_order():
+def test_concurrent_runs__keep_their_order():
     runs = Runs()
     feeds = [Feed(lambda message: runs.log_event(TOPIC, message), name, list, 0.0) for name in ("/runs/a", "/runs/b")]
     for feed in feeds:
@@ -147,12 +147,12 @@ def test_runs__side_by_side_keep_their_order():
 
 
 def offered(page, name):
-    """The values of a selection, and the one that is selected."""
+    """Return the options of a selection, and the selected one."""
     select = re.search(rf'<select name="{name}">(.*?)</select>', page)[1]
     return re.findall(r'value="([^"]*)"', select), re.findall(r'value="([^"]*)" selected', select)
 
 
-def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member():
+def test_the_newest_run__is_shown_until_one_is_chosen():
     runs = Runs()
     assert "No run" in content(runs)
     feed = Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0)
@@ -162,7 +162,7 @@ def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member():
     assert offered(page, "run") == (["", "/runs/b", "/runs/a"], [""])
     assert "the newest: /runs/b" in page
     assert offered(str(content(runs, "/runs/a")), "run")[1] == ["/runs/a"]
-    feed({"event": "cluster", "scheduler": "tcp", "workers": 1, "dashboard": None})  # taken up again
+    feed({"event": "cluster", "scheduler": "tcp", "workers": 1, "dashboard": None})  # the run was resumed
     feed(start(holds="documents", restarts=2))
     for member, score in ((0, -5.0), (1, -6.0)):
         feed({"event": "begin", "member": member, **start()} | {"event": "begin"})
@@ -175,7 +175,7 @@ def test_what_is_shown__is_the_newest_run_until_one_is_chosen_and_any_member():
     assert "-6.0000" in content(runs, "/runs/a", "nonsense")
 
 
-def test_a_run_whose_driver_died__is_not_reported_as_running(monkeypatch):
+def test_a_run_whose_driver_died__is_not_shown_as_running(monkeypatch):
     runs, clock = Runs(), [100.0]
     monkeypatch.setattr(plugin, "time", type("Time", (), {"monotonic": staticmethod(lambda: clock[0])}))
     send_events(Feed(lambda message: runs.log_event(TOPIC, message), "/runs/a", list, 0.0))

@@ -1,4 +1,4 @@
-"""One line shows the progress: updated in terminals and notebooks, final at the end, and silent elsewhere."""
+"""One line shows the progress: it is updated in terminals and notebooks, remains at the end, and is absent elsewhere."""
 
 import io
 import sys
@@ -27,7 +27,7 @@ def terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(progress, "DELAY", 0.01)
     monkeypatch.setattr(progress, "PERIOD", 0.01)
-    # pytest replaces standard error itself between the phases of a test.
+    # pytest itself replaces standard error between the phases of a test
     stream = Tty()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=stream, modules={}))
     return stream
@@ -35,7 +35,7 @@ def terminal(monkeypatch):
 
 @shows("counting", "rows")
 def count(rows, shown_by=None, *, progress=lambda number: None):
-    """Count until a terminal shows the rows; without a terminal, for five periods of the line."""
+    """Count until a terminal shows the rows, or without a terminal for five periods of the line."""
     progress(rows)
     if shown_by is None:
         time.sleep(0.05)
@@ -50,7 +50,7 @@ def outer(terminal, *, progress=lambda number: None):
     return count(7, terminal)
 
 
-def test_a_line__is_overwritten_and_stays_at_the_end(terminal):
+def test_a_line__is_overwritten_and_remains_at_the_end(terminal):
     assert count(5, terminal) == 5
     shown_lines = terminal.getvalue().split("\r\x1b[K")
     assert any("counting: 5 rows" in line for line in shown_lines[1:-1])
@@ -59,7 +59,7 @@ def test_a_line__is_overwritten_and_stays_at_the_end(terminal):
 
 
 @pytest.mark.parametrize("options", [{"verbose": False}, {"progress": lambda number: None}])
-def test_no_line__is_shown_on_request_or_where_the_caller_listens(terminal, options):
+def test_no_line__is_shown_if_turned_off_or_if_the_caller_receives_events(terminal, options):
     count(5, **options)
     assert terminal.getvalue() == ""
 
@@ -77,7 +77,7 @@ def test_no_line__is_shown_in_a_pipe_unless_requested(monkeypatch):
     assert stream.getvalue() == ""
 
 
-def test_a_function_within_another__writes_into_its_line(terminal):
+def test_a_nested_function__updates_the_line_of_the_outer_one(terminal):
     outer(terminal)
     assert "counting: 7 rows" in terminal.getvalue()
     assert terminal.getvalue().count("\n") == 1
@@ -89,7 +89,7 @@ def test_a_short_call__shows_nothing(terminal, monkeypatch):
     assert terminal.getvalue().strip("\r\x1b[K") == ""
 
 
-def test_imports__show_a_line_in_notebooks_alone(terminal, monkeypatch, tmp_path):
+def test_imports__show_a_line_in_notebooks_only(terminal, monkeypatch, tmp_path):
     (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.1)\nthing = 3\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(pipeline._HOMES, "thing", "slow_module")

@@ -1,4 +1,4 @@
-"""Names of anybody's: none steers a terminal, breaks JSON, or runs in a spreadsheet."""
+"""Untrusted names neither control a terminal, nor break JSON, nor run as formulas in a spreadsheet."""
 
 import contextlib
 import csv
@@ -46,7 +46,7 @@ texts = st.text(st.characters(codec=None), max_size=20)
 
 
 @given(texts)
-def test_printable_texts__steer_nothing_and_keep_the_rest(text):
+def test_printable_texts__have_no_control_characters_and_are_otherwise_unchanged(text):
     shown = printable(text)
     assert not CONTROLS.search(shown)
     assert len(shown) == len(text)
@@ -59,24 +59,24 @@ def test_printable_texts__steer_nothing_and_keep_the_rest(text):
 
 
 @given(st.dictionaries(texts, texts | st.integers(), max_size=3))
-def test_json__can_be_printed_and_is_read_as_it_was(value):
+def test_json__can_be_printed_and_is_read_unchanged(value):
     text = json_text(value)
     assert not CONTROLS.search(text)
     assert json.loads(text) == value
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_formulas__follow_an_apostrophe(text):
+def test_formulas__are_escaped_by_an_apostrophe(text):
     assert csv_cell(text) == f"'{text}"
     assert csv_cell(csv_cell(text)) == csv_cell(text)
 
 
 @pytest.mark.parametrize("text", [*NUMBERS, *PLAIN])
-def test_numbers_and_other_texts__stay_as_they_are(text):
+def test_numbers_and_other_texts__are_unchanged(text):
     assert csv_cell(text) == text
 
 
-def test_rows__hold_keys_unchanged_and_formulas_after_an_apostrophe():
+def test_rows__have_unchanged_keys_and_escaped_formulas():
     sink = io.StringIO()
     rows = CsvRows(sink, ["id", "number", "words"], "\n")
     rows.writerows([("=1", -2, rows.text("-a b")), ("-3", None, rows.text("a,b")), ("@x", -0.5, rows.text("-5"))])
@@ -88,13 +88,13 @@ def test_rows__hold_keys_unchanged_and_formulas_after_an_apostrophe():
     assert "2,000 words and names begin as formulas do" in guarded_note(2000)[0]
 
 
-def test_errors__steer_nothing_wherever_they_are_printed():
+def test_printed_errors__have_no_control_characters():
     error = DamagedError(f"x{EVIL}", "expected more", f"column {EVIL}")
     assert not CONTROLS.search(str(error))
     assert "expected more" in str(error)
 
 
-def test_streams__are_guarded_while_a_command_runs_even_in_other_encodings(monkeypatch):
+def test_streams__are_sanitised_while_a_command_runs_in_any_encoding(monkeypatch):
     raw = io.TextIOWrapper(io.BytesIO(), "ascii", write_through=True)
     monkeypatch.setattr(sys, "stdout", raw)
     with guarded_streams(), guarded_streams():
@@ -108,7 +108,7 @@ def test_streams__are_guarded_while_a_command_runs_even_in_other_encodings(monke
     assert not CONTROLS.search(written)
 
 
-def test_a_live_console__steers_the_terminal_itself_and_lets_no_text_do_so(monkeypatch):
+def test_a_live_console__controls_the_terminal_but_sanitises_texts(monkeypatch):
     sink = io.StringIO()
     sink.isatty = lambda: True
     monkeypatch.setenv("TERM", "xterm")
@@ -124,7 +124,7 @@ def test_a_live_console__steers_the_terminal_itself_and_lets_no_text_do_so(monke
     assert "[/x]" in sink.getvalue()
 
 
-def test_log_lines__are_json_that_steers_nothing():
+def test_log_lines__are_json_without_control_characters():
     sink = io.StringIO()
     LogLines(sink, "json").write(f"text {EVIL}", field=EVIL)
     assert not CONTROLS.search(sink.getvalue())
@@ -133,7 +133,7 @@ def test_log_lines__are_json_that_steers_nothing():
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """A corpus and a run whose every name steers terminals and spreadsheets."""
+    """A corpus and a run all of whose names try to control terminals and spreadsheets."""
     place = tmp_path_factory.mktemp("hostile")
     documents = documents_of([{0: 2, 1: 1}, {1: 2}, {0: 1, 2: 3}, {2: 1}], [f"={EVIL}{n}" for n in range(3)] + ["-12"])
     extras = {
@@ -161,10 +161,10 @@ def hostile(tmp_path_factory):
         "predict run c x.csv --field EVIL", "info c --json",
     ],
 )  # fmt: skip
-def test_commands__write_nothing_that_steers_a_terminal(hostile, words, capsys, monkeypatch):
+def test_commands__print_no_control_characters(hostile, words, capsys, monkeypatch):
     monkeypatch.chdir(hostile)
     file = next(path.name for path in hostile.iterdir() if path.suffix == ".jsonl")
-    with contextlib.suppress(SystemExit):  # of wrong usage
+    with contextlib.suppress(SystemExit):  # exit code of wrong usage
         main([{"EVIL": EVIL.replace("/", ""), "FILE": file}.get(word, word) for word in words.split()])
     captured = capsys.readouterr()
     assert captured.out + captured.err
@@ -173,7 +173,7 @@ def test_commands__write_nothing_that_steers_a_terminal(hostile, words, capsys, 
 
 
 @pytest.mark.parametrize("name", ["x.csv", "dense.csv", "x.npy", "export"])
-def test_tables__hold_ids_as_they_are_and_no_word_that_is_a_formula(hostile, tmp_path, name):
+def test_tables__have_unchanged_ids_and_no_formulas_among_words(hostile, tmp_path, name):
     out = tmp_path / name
     if name == "export":
         export(hostile / "run", out, to="csv")
@@ -189,5 +189,5 @@ def test_tables__hold_ids_as_they_are_and_no_word_that_is_a_formula(hostile, tmp
     if name == "export":
         assert "-5" in words
         assert f"'={EVIL}w" in words
-        # The topics are labels.
+        # the topics are labels
         assert {row["title"] for row in rows if "title" in row} == {f"+{EVIL}{n}" for n in range(2)}

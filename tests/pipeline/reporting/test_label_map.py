@@ -16,7 +16,7 @@ from collapsium.storage.corpus.labels import LabelTable
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 50))
-def test_label_map__has_texts_that_fill_the_plane_and_do_not_overlap(seed, labels, topics):
+def test_label_map__has_texts_that_fill_the_plane_without_overlap(seed, labels, topics):
     generator = np.random.default_rng(seed)
     shown = [Topic(n, float(share), [("word", 0.5)] * 3) for n, share in enumerate(generator.dirichlet([1.0] * topics))]
     titles = [f"label {n}" for n in range(labels)]
@@ -47,7 +47,7 @@ def test_label_map__has_texts_that_fill_the_plane_and_do_not_overlap(seed, label
     assert not meeting
 
 
-def test_label_map__leaves_out_labels_that_differ_by_no_more_than_their_errors():
+def test_label_map__omits_labels_that_differ_by_less_than_their_errors():
     generator = np.random.default_rng(1)
     shown = [Topic(n, 0.25, [("word", 0.5)] * 3) for n in range(4)]
     frame = pd.DataFrame({"field": np.repeat(["raised", "same", "other"], [60, 60, 280])})
@@ -65,7 +65,7 @@ def test_label_map__leaves_out_labels_that_differ_by_no_more_than_their_errors()
     assert len(label_map(table, unclear={0, 1, 2}).marks) == 7
 
 
-def test_label_map__puts_labels_next_to_what_they_raise():
+def test_label_map__puts_labels_near_the_topics_that_they_raise():
     generator = np.random.default_rng(0)
     weights = generator.normal(scale=0.1, size=(12, 12)) + 4.0 * np.kron(np.eye(4), np.ones((3, 3)))
     shown = [Topic(n, 1 / 12, [("word", 0.5)]) for n in range(12)]

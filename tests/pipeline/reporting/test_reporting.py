@@ -1,4 +1,4 @@
-"""Reports, plots and exports: what they hold, and what they refuse. How a page looks is checked in tests/pages."""
+"""Reports, plots and exports: their contents, and what they refuse. The look of pages is tested in tests/pages."""
 
 import csv
 import hashlib
@@ -25,7 +25,7 @@ from collapsium.storage.errors import AbsentError, InputError, MismatchError, Oc
 
 @pytest.fixture(scope="module")
 def run_and_corpus(small, tmp_path_factory):
-    """A run whose corpus was removed, and the run that it was copied from."""
+    """A run whose corpus was removed, and the run from which it was copied."""
     place = tmp_path_factory.mktemp("reporting")
     shutil.copytree(small[0], place / "corpus")
     fit(place / "corpus", place / "run", family="lda", topics=4, iterations=6, heldout=small[1], scheduler="serial")
@@ -34,7 +34,7 @@ def run_and_corpus(small, tmp_path_factory):
 
 
 def parts_of(path):
-    """The data, the policy, and the style and script of a page."""
+    """Return the data, the content security policy, the style and the script of a page."""
     text = path.read_text(encoding="utf-8")
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
     policy = re.search(r'Content-Security-Policy" content="(.*?)"', text)[1].replace("&#39;", "'")
@@ -62,7 +62,7 @@ def test_report__needs_neither_corpus_nor_network(run_and_corpus, tmp_path):
         assert record["examples"][0][1] == max(share for _, share, _ in record["examples"])
 
 
-def test_report__of_a_run_without_a_summary_makes_it_or_says_so(run_and_corpus, small, tmp_path):
+def test_report_of_a_run_without_a_summary__computes_it_or_says_so(run_and_corpus, small, tmp_path):
     shutil.copytree(run_and_corpus[0], tmp_path / "run")
     (tmp_path / "run/model/summary.json").unlink()
     lacking = report(tmp_path / "run", tmp_path / "lacking.html")
@@ -113,7 +113,7 @@ def test_report__shows_passages_of_texts_in_memory_and_of_files_in_any_format(tm
 
 
 @given(st.integers(0, 1000), st.integers(3, 12))
-def test_classical_scaling__keeps_the_distances_of_points_in_a_plane(seed, count):
+def test_classical_scaling__preserves_distances_in_a_plane(seed, count):
     points = np.random.default_rng(seed).normal(size=(count, 2))
     apart = cdist(points, points)
     places = classical_scaling(apart)
@@ -140,7 +140,7 @@ def test_relevant_words__match_all_probabilities(run_and_corpus):
 
 
 @given(st.floats(-1e7, 1e7), st.floats(1e-6, 1e6))
-def test_ticks__lie_in_the_range_and_are_few(low, spread):
+def test_ticks__are_in_range_and_few(low, spread):
     found = ticks(low, low + spread)
     assert all(low - 1e-6 * spread - 1e-9 <= value <= low + spread + 1e-6 * spread + 1e-9 for value in found)
     assert len(found) <= 6
@@ -159,7 +159,7 @@ def test_ticks__lie_in_the_range_and_are_few(low, spread):
         (-332576.4, "−332,576"),
     ],
 )
-def test_numbers__are_short(value, text):
+def test_numbers__are_printed_with_few_digits(value, text):
     assert formatting.number(value) == text
 
 
@@ -179,7 +179,7 @@ def test_plot__draws_the_requested_panels(run_and_corpus, tmp_path, capsys):
     assert not (tmp_path / "d.svg").exists()
 
 
-def test_export__to_pyldavis_is_what_it_prepares(run_and_corpus, tmp_path):
+def test_export_to_pyldavis__equals_what_it_prepares(run_and_corpus, tmp_path):
     found = export(run_and_corpus[0], tmp_path / "vis.json", to="pyldavis")
     exported = json.loads((tmp_path / "vis.json").read_text())
     phi, theta = np.array(exported["topic_term_dists"]), np.array(exported["doc_topic_dists"])
@@ -194,7 +194,7 @@ def test_export__to_pyldavis_is_what_it_prepares(run_and_corpus, tmp_path):
     assert np.allclose(shares, [topic.share for topic in by_id], atol=0.02)
 
 
-def test_exports__number_topics_by_their_ids_and_hold_those_of_which_some_are_unused(run_and_corpus, tmp_path, capsys):
+def test_exports__number_topics_by_their_ids_even_if_some_are_unused(run_and_corpus, tmp_path, capsys):
     edit(run_and_corpus[0], tmp_path / "fewer", merge=[(0, 1)])
     for name, run, ids in (("all", run_and_corpus[0], [0, 1, 2, 3]), ("fewer", tmp_path / "fewer", [0, 2, 3])):
         words = {topic.id: topic.names for topic in topics(run, 5)}
@@ -214,7 +214,7 @@ def test_export__refuses_options_of_another_format(run_and_corpus, tmp_path):
             export(run_and_corpus[0], tmp_path / "vis.json", to="pyldavis", **options)
 
 
-def test_export__to_csv_says_what_infer_says(run_and_corpus, tmp_path, capsys):
+def test_export_to_csv__has_the_proportions_of_infer(run_and_corpus, tmp_path, capsys):
     assert main(["export", str(run_and_corpus[0]), str(tmp_path / "alone"), "--to", "csv"]) == 0
     assert "documents.csv has no rows" in capsys.readouterr().out
     export(run_and_corpus[0], tmp_path / "out", to="csv", corpus=run_and_corpus[1], threshold=0.0, workers=1)
@@ -240,13 +240,13 @@ def test_export__to_csv_says_what_infer_says(run_and_corpus, tmp_path, capsys):
     )
 
 
-def test_export__refuses_what_it_cannot_do(run_and_corpus, tmp_path):
+def test_export__refuses_unknown_formats(run_and_corpus, tmp_path):
     with pytest.raises(OptionError, match="word2vec"):
         export(run_and_corpus[0], tmp_path / "out", to="word2vec")
     assert not (tmp_path / "out").exists()
 
 
-def test_report__has_the_metrics_of_the_topics_with_their_sources(run_and_corpus, tmp_path):
+def test_report__has_metrics_of_topics_with_their_sources(run_and_corpus, tmp_path):
     report(run_and_corpus[0], tmp_path / "plain.html")
     section = parts_of(tmp_path / "plain.html")[0].partition('id="metrics"')[2].partition("</section>")[0]
     values = dict(re.findall(r'<th scope="row">([^<]+)</th><td class="n">([^<]+)</td>', section))
@@ -257,7 +257,7 @@ def test_report__has_the_metrics_of_the_topics_with_their_sources(run_and_corpus
     assert "Dieng, Ruiz and Blei (2020)" in section
 
 
-def test_report__of_texts_has_their_coherence(tmp_path):
+def test_report_of_texts__has_their_coherence(tmp_path):
     lines = [{"id": str(n), "text": "ship sea sail wave" if n % 2 else "star moon sky sun"} for n in range(20)]
     (tmp_path / "texts.jsonl").write_text("\n".join(map(json.dumps, lines)))
     ingest(tmp_path / "texts.jsonl", tmp_path / "corpus")

@@ -12,5 +12,5 @@ from collapsium.pipeline.reporting.plots.run import steps_note
         (1000, 300, " (a step is the mean of 3 or 4)"),
     ],
 )
-def test_steps_of_segment_plots__say_of_how_many_segments_they_are_means(segments, steps, note):
+def test_bins_of_segment_plots__show_how_many_segments_they_average(segments, steps, note):
     assert steps_note(segments, steps) == note

@@ -24,17 +24,17 @@ def shares_of(share, error, documents):
         st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 0.3), st.integers(FEW_DOCUMENTS, 99)), min_size=1, max_size=9
     )
 )
-def test_bands__of_periods_with_enough_documents_are_complete(periods):
+def test_bands_of_periods_with_enough_documents__are_shown_completely(periods):
     share, error, documents = zip(*periods, strict=True)
     assert top_of_scale(shares_of(share, error, documents), 0) >= max(np.array(share) + BAND * np.array(error))
 
 
-def test_bands__of_periods_with_few_documents_do_not_determine_the_scale():
+def test_bands_of_periods_with_few_documents__do_not_determine_the_scale():
     assert top_of_scale(shares_of([0.1, 0.1], [0.01, 5.0], [50, FEW_DOCUMENTS - 1]), 0) < 0.2
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60, unique=True), st.integers(1, 6))
-def test_labels__name_the_last_period_and_leave_room(places, limit):
+def test_labels__name_the_last_period_and_have_room(places, limit):
     places = sorted(places)
     rows = labelled_periods(places, limit)
     assert rows[-1] == len(places) - 1

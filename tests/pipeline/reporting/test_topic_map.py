@@ -1,4 +1,4 @@
-"""Maps of topics: similar topics have neighbouring circles, and texts do not collide."""
+"""Maps of topics: similar topics have neighbouring circles, and texts do not overlap."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def hellinger(rows):
 
 
 def grouped(groups, size, seed=0, words=200):
-    """Topics of several groups: topics of one group have words in common."""
+    """Return topics in several groups that share words."""
     generator = np.random.default_rng(seed)
     common = generator.dirichlet([0.05] * words, size=groups)
     separate = generator.dirichlet([0.05] * words, size=groups * size)
@@ -48,7 +48,7 @@ def overlapping(boxes):
 
 @given(st.integers(0, 1000), st.sampled_from([*range(1, 12), 29, 30, 45]), st.sampled_from([1, 2, 40]))
 @settings(max_examples=30)
-def test_map__holds_circles_that_do_not_overlap_and_fill_it(seed, count, different):
+def test_map__has_circles_that_fill_it_without_overlap(seed, count, different):
     generator = np.random.default_rng(seed)
     rows = generator.dirichlet([0.1] * 30, size=different)[generator.integers(0, different, size=count)]
     share = generator.dirichlet([0.3] * count)
@@ -81,7 +81,7 @@ def test_map__keeps_more_neighbours_than_classical_scaling(groups, size):
     assert np.mean(nearest // size == np.arange(groups * size) // size) > 0.9
 
 
-def test_quality__is_of_the_neighbours_and_distances():
+def test_quality__is_computed_from_neighbours_and_distances():
     places = np.random.default_rng(1).normal(size=(30, 2))
     whole = measure(cdist(places, places), places, TSNE)
     assert (whole.near, whole.among, whole.preserved) == (5, 10, 1.0)
@@ -96,7 +96,7 @@ def test_quality__is_of_the_neighbours_and_distances():
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), st.sampled_from([(0.0,), (0.0, 20.0, 60.0)]))
-def test_texts__do_not_cover_texts_and_lie_in_the_plane(seed, count, distances):
+def test_texts__do_not_overlap_and_stay_within_the_plane(seed, count, distances):
     generator = np.random.default_rng(seed)
     letters = [generator.choice(list("aiWm 很é"), size=generator.integers(0, 14)) for _ in range(count)]
     points = [
@@ -116,13 +116,13 @@ def test_texts__do_not_cover_texts_and_lie_in_the_plane(seed, count, distances):
             assert label.left <= label.anchor_x <= label.left + label.width + 0.1
 
 
-def test_names__are_short_and_without_letters_that_steer():
+def test_names__are_short_and_without_control_characters():
     assert shortened("a\x1bb", 9) == "a\N{REPLACEMENT CHARACTER}b"
     assert shortened("abcdef", 4) == "abc…"
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 12), (10, 12), (80, 12), (80, 22)])
-def test_ids_and_names__collide_nowhere(count, size):
+def test_ids_and_names__do_not_overlap(count, size):
     generator = np.random.default_rng(3)
     share = generator.dirichlet([0.5] * count)
     found = map_of_distances(hellinger(generator.dirichlet([0.1] * 50, size=count)), share)
@@ -135,7 +135,7 @@ def test_ids_and_names__collide_nowhere(count, size):
             boxes.append((x - half, y - size / 2, x + half, y + size / 2))
     assert overlapping(boxes) == 0
     assert len(boxes) >= min(count, 10)
-    # Where an id does not stand inside, it stands before the name.
+    # an id that does not fit into its circle precedes the name
     assert all(label.inside or label.text.startswith(f"{place} ") for place, label in enumerate(texts))
 
 
@@ -146,7 +146,7 @@ def run(small, tmp_path_factory):
     return place / "run"
 
 
-def test_picture__has_texts_that_do_not_collide(run):
+def test_plot__has_texts_that_do_not_overlap(run):
     figures = pytest.importorskip("matplotlib.figure")
     panel = MapPanel(Model(run), topics(run, 3))
     figure = figures.Figure(figsize=(5, 4))
@@ -162,7 +162,7 @@ def test_picture__has_texts_that_do_not_collide(run):
     assert all(box.x0 <= x0 and box.y0 <= y0 and x1 <= box.x1 and y1 <= box.y1 for x0, y0, x1, y1 in extents)
 
 
-def test_report__says_what_the_map_is(run, tmp_path, capsys):
+def test_report__explains_the_map(run, tmp_path, capsys):
     assert main(["report", str(run), str(tmp_path / "out.html"), "--json"]) == 0
     output = json.loads(capsys.readouterr().out)
     assert output["topics"] == 12
@@ -177,15 +177,15 @@ def test_report__says_what_the_map_is(run, tmp_path, capsys):
     assert report(tmp_path / "again", tmp_path / "again.html").map.preserved == output["map"]["preserved"]
 
 
-def test_a_map_of_topics_without_tokens__has_circles_alike():
+def test_a_map_of_topics_without_tokens__has_equal_circles():
     found = map_of_distances(hellinger(grouped(3, 2)), np.zeros(6))
     assert np.ptp(found.radius) == 0
     assert np.isfinite([found.x, found.y, found.radius]).all()
 
 
-def test_a_map__needs_no_scikit_learn(monkeypatch):
+def test_a_map__does_not_need_scikit_learn(monkeypatch):
     monkeypatch.setattr(embedding, "find_spec", lambda name: None)
-    monkeypatch.setitem(sys.modules, "sklearn", None)  # so that an import fails
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # makes the import fail
     places = np.random.default_rng(0).normal(size=(40, 2))
     on_map, method = embedding.embed(cdist(places, places))
     assert (method, on_map.shape) == (embedding.CLASSICAL, (40, 2))

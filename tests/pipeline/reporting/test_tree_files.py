@@ -1,4 +1,4 @@
-"""Trees of topics: their shape, how they are printed, their files; with a tree family of fixed nodes."""
+"""Trees of topics: their shape, printed form and files, with a family whose tree is fixed."""
 
 import json
 import re
@@ -31,12 +31,12 @@ from tests.conftest import write_corpus
 
 NODES = {7: -1, 2: 7, 5: 2, 0: 2, 9: 7, 4: 9, 8: 7, 3: 8, 6: 8}  # each id's parent, depth-first
 SHARE = {7: 0.3, 2: 0.0, 5: 0.25, 0: 0.15, 9: 0.1, 4: 0.0, 8: 0.0, 3: 0.0, 6: 0.0}
-SHOWN = [7, 2, 5, 0, 9]  # 2 has no tokens, nodes below it have; at 8 and below there are none
+SHOWN = [7, 2, 5, 0, 9]  # node 2 has no tokens but has descendants with tokens; the subtree of 8 has no tokens
 WORDS, CUTS = 12, (0, 5, 12)
 
 
 def loadings(words):
-    """Each node's value of each word, by id: whole numbers of both signs, all magnitudes of a node different."""
+    """Return each node's value of each word: integers of both signs, with distinct magnitudes within a node."""
     generator = np.random.default_rng(3)
     return np.array([generator.permutation(words) + 1.0 for _ in NODES]) * generator.choice(
         [-1, 1], (len(NODES), words)
@@ -55,7 +55,7 @@ def _describe(block, global_state, count):
 
 @dataclass(frozen=True)
 class ToyTreeGlobalState(GlobalState):
-    """Whether weights are signed, and whether documents have more than proportions."""
+    """Whether weights are signed, and whether documents have further arrays besides proportions."""
 
     signed: bool
     vocabulary: Annotated[float, numbers(low=0)]
@@ -64,21 +64,21 @@ class ToyTreeGlobalState(GlobalState):
 
 @dataclass(frozen=True)
 class ToyTreeRows(Rows):
-    """Weights of nodes."""
+    """The weights of nodes."""
 
     word_topic: Annotated[npt.NDArray[np.float64], numbers("word 10")]
 
 
 @dataclass(frozen=True)
 class ToyTreeDocuments(LocalState):
-    """Proportions and paths."""
+    """The proportions and paths of documents."""
 
     document_topic: Annotated[npt.NDArray[np.float64], non_negative("document 10")]
     document_path: Annotated[npt.NDArray[np.int64], non_negative("document 3")]
 
 
 class ToyTree(Family):
-    """A tree of fixed nodes; it is never fitted."""
+    """A tree of fixed nodes, which is never fitted."""
 
     Options = FamilyOptions
     global_state_type, rows_type, local_type, documents_type = (
@@ -165,7 +165,7 @@ def model(tmp_path, corpus, family):
     return make_model(tmp_path / "model", corpus)
 
 
-def test_topics__have_parents_and_levels_and_keep_what_has_tokens_below(model):
+def test_topics__have_parents_and_levels_and_include_nodes_with_tokens_below(model):
     found = topics(model, words=3)
     assert [node.id for node in found] == SHOWN
     assert [node.parent for node in found] == [None, 7, 2, 2, 7]
@@ -181,7 +181,7 @@ def test_topics__are_all_listed_if_none_has_tokens(model, monkeypatch):
 
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("words", [1, 4, 12, 20])
-def test_describe__takes_the_largest_of_all_blocks(tmp_path, corpus, family, signed, words):
+def test_describe__selects_the_largest_over_all_blocks(tmp_path, corpus, family, signed, words):
     model = Model(make_model(tmp_path / "model", corpus, signed))
     found, values = describe(model, words), loadings(WORDS) if signed else np.abs(loadings(WORDS))
     assert found.signed == signed
@@ -232,7 +232,7 @@ def test_command__marks_negative_loadings(capsys, tmp_path, corpus, family):
     assert [entry["loading"] for entry in row["words"]] == values[order][:10].tolist()
 
 
-def test_command__of_samples_names_the_stability(capsys, monkeypatch, model):
+def test_command__shows_the_stability_of_samples(capsys, monkeypatch, model):
     monkeypatch.setattr("collapsium.pipeline.models.topics.samples_of", lambda run: [SimpleNamespace(url=model)] * 2)
     head, *lines = command(capsys, "topics", model)[1].splitlines()
     assert head.split() == ["id", "share", "below", "stable", "words"]
@@ -240,7 +240,7 @@ def test_command__of_samples_names_the_stability(capsys, monkeypatch, model):
     assert {row["stability"] for row in json.loads(command(capsys, "topics", model, "--json")[1])} == {1.0, None}
 
 
-def test_command__writes_pictures_and_graphml(capsys, tmp_path, model):
+def test_command__writes_plots_and_graphml(capsys, tmp_path, model):
     files = [tmp_path / name for name in ("a.svg", "b.PNG", "c.graphml")]
     words = ["topics", model, "--picture", files[0], "--picture", files[1], "--graphml", files[2]]
     code, out, _ = command(capsys, *words)
@@ -264,7 +264,7 @@ def test_command__writes_pictures_and_graphml(capsys, tmp_path, model):
         (["--graphml", "{tmp}/new", "--picture", "{tmp}/there.svg"], "{tmp}/there.svg: exists already"),
     ],
 )
-def test_files__that_cannot_be_are_refused_and_nothing_is_written(capsys, tmp_path, model, options, message):
+def test_invalid_files__are_refused_before_anything_is_written(capsys, tmp_path, model, options, message):
     for name in ("there", "there.svg"):
         (tmp_path / name).write_text("kept")
     before = sorted(path.name for path in tmp_path.iterdir())
@@ -290,7 +290,7 @@ def test_files__of_flat_topics_are_refused(capsys, tmp_path, small, option):
     assert all((topic.parent, topic.level, topic.below) == (None, None, None) for topic in topics(tmp_path / "run"))
 
 
-def test_picture__without_matplotlib_is_a_clear_error(tmp_path, monkeypatch, model):
+def test_plot_without_matplotlib__is_a_clear_error(tmp_path, monkeypatch, model):
     from collapsium.pipeline.reporting.plots.tree import check_files
 
     monkeypatch.setattr("collapsium.pipeline.reporting.plots.style.can_draw", lambda: False)
@@ -305,7 +305,7 @@ def test_picture__without_matplotlib_is_a_clear_error(tmp_path, monkeypatch, mod
 
 
 @pytest.mark.parametrize("seen", [True, False])
-def test_infer__further_arrays_are_columns_of_lists(tmp_path, corpus, family, seen):
+def test_infer__writes_further_arrays_as_columns_of_lists(tmp_path, corpus, family, seen):
     model = make_model(tmp_path / "model", corpus, extra=True)
     unseen = write_corpus(tmp_path / "other", [{2: 1}, {}, {3: 4}], WORDS)
     documents = 7 if seen else 3
@@ -320,7 +320,7 @@ def test_infer__further_arrays_are_columns_of_lists(tmp_path, corpus, family, se
     assert [row["factors"] for row in rows] == [[3.5, 1.0, document / 2] for document in last]
 
 
-def test_infer__what_no_int32_holds_is_refused(tmp_path, corpus, family, monkeypatch):
+def test_infer__refuses_values_above_int32(tmp_path, corpus, family, monkeypatch):
     model = make_model(tmp_path / "model", corpus, extra=True)
     infer_small = ToyTree.infer
 
@@ -334,6 +334,6 @@ def test_infer__what_no_int32_holds_is_refused(tmp_path, corpus, family, monkeyp
     assert not (tmp_path / "p").exists()
 
 
-def test_infer__without_further_arrays_has_the_columns_of_ever(tmp_path, corpus, model):
+def test_infer__without_further_arrays_has_the_usual_columns(tmp_path, corpus, model):
     infer(model, corpus, tmp_path / "p", scheduler="serial")
     assert pq.read_schema(tmp_path / "p").equals(SCHEMA)

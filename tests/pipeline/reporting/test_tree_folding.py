@@ -16,7 +16,7 @@ from collapsium.storage.errors import OptionError
 
 
 def tree_of(seed, nodes, depth=4):
-    """A tree with a number of nodes, depth-first, with shares that add up."""
+    """Draw a tree with some nodes, depth-first, whose shares add up."""
     generator = np.random.default_rng(seed)
     parent, level = [-1], [0]
     for _ in range(nodes - 1):
@@ -41,7 +41,7 @@ def tree_of(seed, nodes, depth=4):
 
 
 def check_nothing_is_lost(tree, shown):
-    """Each node is shown or counted once, and what is below a node adds up."""
+    """Require that each node is shown or counted once, and that the parts below a node add up to it."""
     stubs = [node for node in shown if isinstance(node, FoldedNodes)]
     nodes = [node for node in shown if not isinstance(node, FoldedNodes)]
     assert len(nodes) + sum(node.count for node in stubs) == len(tree)
@@ -72,7 +72,7 @@ def test_folding__keeps_large_nodes_of_the_first_levels(seed, nodes, least, leve
 
 
 @given(st.integers(0, 1000), st.integers(1, 120), st.integers(2, 60))
-def test_folding__by_itself_shows_the_largest_nodes_and_no_more_than_fit(seed, nodes, max_entries):
+def test_automatic_folding__shows_the_largest_nodes_that_fit(seed, nodes, max_entries):
     tree = tree_of(seed, nodes)
     shown = fold(tree, max_entries=max_entries)
     check_nothing_is_lost(tree, shown)
@@ -82,17 +82,17 @@ def test_folding__by_itself_shows_the_largest_nodes_and_no_more_than_fit(seed, n
 
 
 def rows_seen(found):
-    """Rows of the list that are not in a closed branch."""
+    """Return the rows of the list that are not in a closed branch."""
     return sum(1 + (rows_seen(row.children) if row.unfolded else 0) for row in found)
 
 
 def ids_of(found):
-    """All nodes of the list."""
+    """Return the ids of all nodes of the list."""
     return [row.topic.id for row in found if row.topic is not None] + [i for row in found for i in ids_of(row.children)]
 
 
 @given(st.integers(0, 1000), st.integers(1, 120))
-def test_list_of_a_page__has_all_nodes_and_few_expanded_nodes(seed, nodes):
+def test_list_of_a_page__has_all_nodes_but_few_expanded_ones(seed, nodes):
     tree = tree_of(seed, nodes)
     found = branches(tree)
     assert sorted(ids_of(found)) == list(range(nodes))
@@ -102,13 +102,13 @@ def test_list_of_a_page__has_all_nodes_and_few_expanded_nodes(seed, nodes):
     assert rows_seen(branches(tree, levels=1)) == 1
 
 
-def test_tree_of_many_nodes__is_not_much_higher_than_a_screen():
+def test_a_tree_of_many_nodes__is_not_much_higher_than_a_screen():
     assert tree_view(tree_of(3, 293)).height * tree_view(tree_of(3, 293)).scale < 2400
     assert tree_view(tree_of(3, 293), min_share=0.0).height > 5000
 
 
 @pytest.mark.parametrize("wrong", [{"min_share": -0.1}, {"min_share": 1.5}, {"levels": 0}, {"min_share": float("nan")}])
-def test_folding__refuses_what_is_no_share_and_no_level(wrong):
+def test_folding__refuses_invalid_shares_and_levels(wrong):
     with pytest.raises(OptionError, match="expected"):
         fold(tree_of(1, 3), **wrong)
 

@@ -1,4 +1,4 @@
-"""Pictures of trees: the places of their cards, and the contents of the files."""
+"""Plots of trees: the positions of their cards, and the contents of the files."""
 
 import itertools
 import xml.etree.ElementTree as ET
@@ -12,7 +12,7 @@ from collapsium.pipeline.models.topics import Topic
 from collapsium.pipeline.reporting.plots.style import Style
 from collapsium.pipeline.reporting.plots.tree import _figure, tree_drawing
 from collapsium.pipeline.reporting.trees import FONT, INNER, LEAF, cards_of, layout, parents_of, wrapped
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.pipeline.reporting.test_tree_shape import tree_of, trees
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,7 +35,7 @@ def boxes(levels, given_sizes):
 
 
 @given(sized())
-def test_layout__places_all_nodes_and_none_overlap(case):
+def test_layout__places_all_nodes_without_overlap(case):
     found = boxes(*case)
     assert len(found) == len(case[0])
     assert all(x >= 0 and y >= 0 for x, y, _, _ in found)
@@ -45,7 +45,7 @@ def test_layout__places_all_nodes_and_none_overlap(case):
 
 
 @given(sized())
-def test_layout__parents_lie_between_their_children_and_left_of_them(case):
+def test_layout__places_parents_between_and_to_the_left_of_their_children(case):
     levels, found = case[0], boxes(*case)
     middle = [(box[1] + box[3]) / 2 for box in found]
     above = parents_of(levels)
@@ -56,17 +56,17 @@ def test_layout__parents_lie_between_their_children_and_left_of_them(case):
             assert all(found[parent][2] < found[child][0] for child in children)
     for upper, second in itertools.pairwise(range(len(levels))):
         if levels[upper] == levels[second]:
-            assert found[upper][3] < found[second][1]  # in order
+            assert found[upper][3] < found[second][1]  # children are in order
 
 
 @given(trees())
-def test_parents_of__levels_match_the_tree(parents):
+def test_parents_of__returns_the_parents_that_levels_imply(parents):
     tree = tree_of(parents)
     found = parents_of([node.level for node in tree])
     assert [None if place < 0 else tree[place].id for place in found] == [node.parent for node in tree]
 
 
-def test_layout__takes_several_roots():
+def test_layout__supports_several_roots():
     assert len({y for _, y in layout([0, 1, 0, 1, 1], [(10.0, 5.0)] * 5)}) == 4
 
 
@@ -81,7 +81,7 @@ def test_wrapped__keeps_the_words_in_lines_that_fit(words, width):
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=8), min_size=1, max_size=12), st.integers(8, 60))
-def test_wrapped__takes_as_few_lines_as_it_needs(words, width):
+def test_wrapped__uses_as_few_lines_as_possible(words, width):
     least, end = 1, -1
     for word in words:
         end += 1 + len(word)
@@ -104,7 +104,7 @@ def test_cards__are_as_large_as_their_text(parents, words):
 ODD = ["$x_1$", "<b>&amp;", "naïve", "漢字", "tab\there", "a" * 300, "\x1b[31m"]
 
 
-def test_draw__an_svg_keeps_its_text_and_has_the_same_bytes_each_time():
+def test_draw__gives_an_svg_with_text_and_the_same_bytes_each_time():
     tree = tree_of([-1, 0, 0, 1, 1], ODD)
     found = tree_drawing(tree, "a <title> & $more$").file("svg")
     assert found == tree_drawing(tree, "a <title> & $more$").file("svg")
@@ -131,7 +131,7 @@ def test_draw__a_png_is_as_large_as_its_tree():
     assert height[1] > 5 * height[0]
 
 
-def test_draw__a_huge_tree_is_no_higher_than_a_png_may_be(monkeypatch):
+def test_draw__limits_the_height_of_a_huge_tree_to_that_of_a_png(monkeypatch):
     tree = tree_of([-1] + [0] * 40, ["w"])
     high = int.from_bytes(tree_drawing(tree, "t").file("png")[20:24], "big")
     monkeypatch.setattr("collapsium.pipeline.reporting.plots.style.MAX_PIXELS", high // 2)
@@ -139,15 +139,15 @@ def test_draw__a_huge_tree_is_no_higher_than_a_png_may_be(monkeypatch):
 
 
 @pytest.mark.parametrize("signed", [False, True])
-def test_draw__one_node_without_words(signed):
+def test_draw__supports_one_node_without_words(signed):
     text = tree_drawing([Topic(0, 1.0, [], level=0, below=1.0, signed=signed)], "").file("svg").decode()
     assert ("loadings" in text) == signed
     assert ("tokens" in text) != signed
 
 
-@pytest.mark.parametrize("nodes", rest_long([1, 30, 60, 100], retained=(0, 1)))
+@pytest.mark.parametrize("nodes", mark_rest_long([1, 30, 60, 100], retained=(0, 1)))
 @pytest.mark.parametrize("long", ["w", "internationalization", "x" * 80])
-def test_figure__texts_as_drawn_lie_in_their_cards_and_apart(nodes, long):
+def test_drawn_texts__are_within_their_cards_and_do_not_overlap(nodes, long):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.patches import FancyBboxPatch
 
@@ -161,12 +161,12 @@ def test_figure__texts_as_drawn_lie_in_their_cards_and_apart(nodes, long):
     cards = [panel.get_window_extent(renderer) for panel in axes.patches if isinstance(panel, FancyBboxPatch)]
     assert len(cards) == nodes
     for first, second in [*itertools.combinations(texts, 2), *itertools.combinations(cards, 2)]:
-        assert not first.padded(-0.7).overlaps(second.padded(-0.7))  # glyphs begin on whole pixels, lines are close
+        assert not first.padded(-0.7).overlaps(second.padded(-0.7))  # glyphs begin on whole pixels, and lines are close
     held = [
         sum(card.padded(1.0).contains(*text.p0) and card.padded(1.0).contains(*text.p1) for card in cards)
         for text in texts
     ]
-    assert sum(held) == len(texts) - held.count(0)  # none in two
+    assert sum(held) == len(texts) - held.count(0)  # no text is in two cards
     assert held.count(0) == sum(1 for text in axes.texts if text.get_position()[1] < min(y for _, y in tops(axes)))
     whole = figure.bbox
     assert all(whole.contains(*text.p0) and whole.contains(*text.p1) for text in texts)

@@ -16,13 +16,13 @@ GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
 
 @st.composite
 def trees(draw, least=1, max_nodes=60):
-    """Parents by number; no node comes before its parent."""
+    """Draw a tree as parents by number; parents precede their children."""
     count = draw(st.integers(least, max_nodes))
     return [-1, *(draw(st.integers(0, number - 1)) for number in range(1, count))]
 
 
 def tree_of(parents, words=("w",)):
-    """Nodes whose ids are 3 n + 1, depth-first."""
+    """Return nodes with the ids 3 n + 1, depth-first."""
     ids = np.arange(len(parents)) * 3 + 1
     parent = np.array([-1 if place < 0 else ids[place] for place in parents])
     share = np.full(ids.size, 1.0 / ids.size)
@@ -52,15 +52,15 @@ def test_shape__is_depth_first_and_adds_up(parents):
     order = shape.rows.tolist()
     for node, below in descendants.items():
         at = order.index(node)
-        assert set(order[at : at + len(below)]) == below  # a run of the order
+        assert set(order[at : at + len(below)]) == below  # subtrees are contiguous
         assert shape.below[node] == pytest.approx(share[list(below)].sum())
         children = [child for child in order if parents[child] == node]
-        assert children == sorted(children)  # in the original order
+        assert children == sorted(children)  # siblings keep their original order
         assert shape.level[node] == (0 if parents[node] < 0 else shape.level[parents[node]] + 1)
 
 
 @pytest.mark.parametrize("parents", [[1, 0], [-1, 5], [0], [-1, 2, 1]])
-def test_shape__refuses_what_is_no_tree(parents):
+def test_shape__refuses_parents_that_make_no_tree(parents):
     with pytest.raises(ValueError, match="expected a tree"):
         shape_of(np.arange(len(parents)), np.array(parents), np.ones(len(parents)))
 
@@ -71,7 +71,7 @@ def test_shape__refuses_an_id_that_occurs_twice():
 
 
 @given(trees(), st.lists(st.text(max_size=8), max_size=5))
-def test_graphml__holds_every_node_and_edge(parents, words):
+def test_graphml__contains_every_node_and_edge(parents, words):
     tree = tree_of(parents, words)
     root = ET.fromstring(graphml(tree))
     keys = {key.get("id"): key.get("attr.type") for key in root.iter(f"{GRAPHML}key")}
@@ -90,7 +90,7 @@ def test_graphml__holds_every_node_and_edge(parents, words):
     assert root.find(f"{GRAPHML}graph").get("edgedefault") == "directed"
 
 
-def test_graphml__opens_in_networkx(tmp_path):
+def test_graphml__can_be_read_by_networkx(tmp_path):
     networkx = pytest.importorskip("networkx")
     tree = tree_of([-1, 0, 0, 1], ["cat & dog", "<b>"])
     write_files(tree, [], str(tmp_path / "t.graphml"))

@@ -1,4 +1,4 @@
-"""A batch job that several modules of tests use."""
+"""A batch job that several test modules use."""
 
 import json
 
@@ -26,7 +26,7 @@ scheduler = "serial"
 
 
 def write_day(folder, day, documents=40, words=None, noise=0.05):
-    """A day's documents: each of one of three themes, nearly."""
+    """Write a day's documents, each of which is mostly about one of three themes."""
     generator = np.random.default_rng(day)
     words = words or WORDS
     lines = []

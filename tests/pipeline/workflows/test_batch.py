@@ -1,4 +1,4 @@
-"""Batch jobs: two days, jobs that are killed at every step, alarms, rollbacks, locks."""
+"""Batch jobs: two days, jobs that are killed at every step, alarms, rollbacks and locks."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ REPORT = "collapsium.pipeline.reporting.page.report.report"
 
 
 def write_report(run, out, progress):
-    """Stand-in for reports, which are not what is tried here."""
+    """Write a placeholder for a report, because reports are not tested here."""
     Path(out).write_text(f"<html>{len(topics(run))} topics</html>")
 
 
@@ -49,12 +49,12 @@ def first_day(tmp_path_factory):
 
 @pytest.fixture
 def published_job(first_day, tmp_path):
-    """A job whose first day is published, in a folder of its own."""
+    """A job whose first day is published, in a separate folder."""
     return shutil.copytree(first_day, tmp_path / "place", symlinks=True) / "job.toml"
 
 
 def published(job):
-    """The current version without its date."""
+    """Return the current version without its date."""
     place = job.parent / "job/published/current"
     record = json.loads((place / "version.json").read_text())
     model = Model(str(place))
@@ -63,7 +63,7 @@ def published(job):
     return {**record, "created": "", "sha256": ""}, arrays, parts
 
 
-def test_two_days__make_two_versions_of_which_the_second_takes_under_half(job):
+def test_two_days__give_two_versions_and_the_second_takes_less_than_half_the_iterations(job):
     first = batch(job)
     assert (first.outcome, first.version, first.new_documents, first.previous_score) == ("published", 1, 40, None)
     assert batch(job).outcome == "nothing-new"
@@ -93,7 +93,7 @@ def test_two_days__make_two_versions_of_which_the_second_takes_under_half(job):
     assert kept["url"].endswith("cycles/0001/run/model")
 
 
-def test_a_night_of_few_documents__folds_them_in_and_writes_their_proportions_alone(job):
+def test_a_night_with_few_documents__only_folds_them_in_and_writes_their_proportions(job):
     job.write_text(job.read_text().replace('"lda"', '"lda"\nrefit_growth = 0.3'))
     batch(job)
     name_topics(job.parent / "job/published/current", lambda words, documents: f"about {words[0]}")
@@ -108,7 +108,7 @@ def test_a_night_of_few_documents__folds_them_in_and_writes_their_proportions_al
     assert (second.version, second.score, len(models)) == (2, second.previous_score, 1)
     assert any("6 documents since the last fit (15.0%) are folded in" in line for line in second.notices)
     assert [len(table) for table in tables] == [40, 46, 50]
-    # The first night's topics had no names yet.
+    # the topics of the first night had no names yet
     assert {row["version"] for row in tables[1]} == {2}
     assert tables[2][:46] == tables[1]
     assert {row["version"] for row in tables[2][46:]} == {3}
@@ -128,7 +128,7 @@ def test_a_night_of_few_documents__folds_them_in_and_writes_their_proportions_al
     assert {part.version for part in read_parts(Folder(job.parent / "job/published/0004"))} == {4}
 
 
-def test_a_night_that_ends_while_it_writes_proportions__leaves_the_version_whole_and_continues(
+def test_a_night_that_is_killed_while_it_writes_proportions__keeps_the_version_and_can_be_continued(
     published_job, monkeypatch
 ):
     job = published_job
@@ -157,7 +157,7 @@ def test_a_night_that_ends_while_it_writes_proportions__leaves_the_version_whole
 
 
 class Killed(BaseException):
-    """Ends a job at once, as a power cut does."""
+    """Ends a job at once, like a power cut."""
 
 
 STEPS = ["ingest", "append", "split", "fit", "evaluate", "infer", "publish", "report", "clean"]
@@ -172,7 +172,7 @@ def uninterrupted(tmp_path_factory):
         JOB.replace('scheduler = "serial"', 'scheduler = "serial"\n[report]\nenabled = false')
     )
     batch(place / "job.toml")
-    before = shutil.copytree(place, tmp_path_factory.mktemp("before") / "job")  # the link becomes a folder
+    before = shutil.copytree(place, tmp_path_factory.mktemp("before") / "job")  # lets the link become a folder
     write_day(place, 2, documents=20)
     batch(place / "job.toml")
     return published(place / "job.toml"), before
@@ -180,7 +180,7 @@ def uninterrupted(tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("step", "done"), [*((step, True) for step in STEPS[1:]), ("append", False)])
-def test_a_job_killed_at_any_step__continues_to_the_same_bits(uninterrupted, tmp_path, step, done):
+def test_a_job_killed_at_any_step__ends_with_the_same_bits(uninterrupted, tmp_path, step, done):
     expected, before = uninterrupted
     job = shutil.copytree(before, tmp_path / "place") / "job.toml"
     run = job.parent / "job/cycles/0001/run/run.json"
@@ -204,7 +204,7 @@ def test_a_job_killed_at_any_step__continues_to_the_same_bits(uninterrupted, tmp
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["begun", "done"])
-def test_an_ingest_that_is_killed__is_made_once(job, done):
+def test_an_ingest_that_is_killed__adds_its_documents_once(job, done):
     def sink(event):
         if event["event"] == "step" and (event["step"], event["done"]) == ("ingest", done):
             raise Killed
@@ -226,7 +226,7 @@ def test_documents_that_arrive_while_a_version_is_unfinished__belong_to_the_next
     assert [version.documents for version, _ in versions(job)] == [40, 60]
 
 
-def test_a_worse_model__is_not_published_and_alarms(published_job, capsys):
+def test_a_worse_model__is_not_published_and_raises_the_alarm(published_job, capsys):
     job = published_job
     alarm_file = job.parent / "told.json"
     script = f"import sys, pathlib; pathlib.Path({str(alarm_file)!r}).write_text(sys.stdin.read())"
@@ -240,7 +240,7 @@ def test_a_worse_model__is_not_published_and_alarms(published_job, capsys):
     assert (alarm["outcome"], alarm["job"]) == ("alarm", str(job))
     assert [version.number for version, _ in versions(job)] == [1]
     alarm_file.unlink()
-    assert main(["batch", str(job), "--quiet"]) == 3  # it stands, and nothing is done again
+    assert main(["batch", str(job), "--quiet"]) == 3  # the alarm remains, and nothing is repeated
     assert "ALARM" in capsys.readouterr().out
     assert not alarm_file.exists()
     assert batch(job, accept=True).version == 2
@@ -263,12 +263,12 @@ def test_rollback__makes_an_older_version_the_current_one(job, capsys):
     with pytest.raises(AbsentError, match=r"no version 7 \(known: 1, 2\)"):
         rollback(job, to=7)
     write_day(job.parent, 3, documents=10)
-    third = batch(job)  # its run is gone, so that it begins from the published model itself
+    third = batch(job)  # its run is missing, so the fit starts from the published model itself
     assert (third.version, versions(job)[-1][0].warm, versions(job)[-1][0].previous["version"]) == (3, 1, 1)
     assert rollback(job, to=2) == 2
 
 
-def test_old_versions__are_removed_but_not_the_current_one(tmp_path):
+def test_old_versions__are_removed_except_the_current_one(tmp_path):
     place = Versions(Folder(str(tmp_path / "published")))
     record = {"plan": "", "created": "", "family": "lda", "corpus": "", "documents": 1, "tokens": 1, "words": 1}
     record.update({"iterations": 1, "score": None, "scored": 0, "definition": ""})
@@ -287,7 +287,7 @@ def test_old_versions__are_removed_but_not_the_current_one(tmp_path):
         place.current()
 
 
-def test_two_at_once__the_second_is_refused_with_its_own_code(job, capsys):
+def test_a_second_concurrent_job__is_refused_with_a_separate_exit_code(job, capsys):
     folder = Folder(str(job.parent / "job"))
     folder.make()
     with RunLock(folder / "lock"):
@@ -297,7 +297,7 @@ def test_two_at_once__the_second_is_refused_with_its_own_code(job, capsys):
     assert json.loads(capsys.readouterr().out)["outcome"] == "locked"
 
 
-def test_files_that_change_or_disappear__are_reported(job):
+def test_changed_and_missing_files__are_reported(job):
     batch(job)
     write_day(job.parent, 2, documents=10)
     batch(job)
@@ -316,10 +316,10 @@ def test_files_that_change_or_disappear__are_reported(job):
     (job.parent / "day-2.jsonl").unlink()
     write_day(job.parent, 1, documents=12)
     last = batch(job)
-    assert (len(last.notices), len(last.warnings)) == (1, 1)  # both have changed once more
+    assert (len(last.notices), len(last.warnings)) == (1, 1)  # both have changed again
 
 
-def test_sources__are_not_read_again_while_they_are_as_they_were(tmp_path):
+def test_unchanged_sources__are_not_read_again(tmp_path):
     write_day(tmp_path, 1, documents=2)
     (tmp_path / "more").mkdir()
     write_day(tmp_path / "more", 2, documents=2)
@@ -342,7 +342,7 @@ def test_a_damaged_journal__is_named(published_job):
         batch(job)
 
 
-def test_a_vocabulary_that_grows__is_compared_by_the_words_that_both_know(job, monkeypatch):
+def test_a_grown_vocabulary__is_compared_by_the_common_words(job, monkeypatch):
     job.write_text(JOB.replace("shard_tokens", "grow = true\nshard_tokens"))
     batch(job)
     write_day(job.parent, 2, documents=20, words=[*WORDS, "harbours", "ovens", "levies"], noise=0.3)
@@ -360,8 +360,8 @@ def test_a_vocabulary_that_grows__is_compared_by_the_words_that_both_know(job, m
     assert every.score == pytest.approx(evaluate(place / "cycles/0002/run", heldout=heldout).score)
 
 
-def test_scores_of_all_words__match_chances_that_add_up_to_one(small):
-    """Each document's chances of the first words, given these, sum to one."""
+def test_scores_of_the_first_words__use_normalised_probabilities(small):
+    """Given the first words, each document's probabilities over them sum to one."""
     from collapsium.pipeline import fit
 
     train = small[0]
@@ -385,7 +385,7 @@ def test_help__names_all_keys_and_codes(capsys):
         assert part in text
 
 
-def test_folders_of_texts__keep_their_names_and_leave_out_hidden_files(job):
+def test_folders_of_texts__keep_their_names_and_omit_hidden_files(job):
     texts = job.parent / "texts"
     for name in ("a/1.txt", "b/1.txt", "b/.2.txt.swp", ".DS_Store"):
         (texts / name).parent.mkdir(parents=True, exist_ok=True)
@@ -403,7 +403,7 @@ def test_folders_of_texts__keep_their_names_and_leave_out_hidden_files(job):
     ]
 
 
-def test_an_empty_file__is_read_once_it_holds_something_and_so_is_one_that_takes_the_name_of_another(job):
+def test_an_empty_file_or_a_replaced_one__is_read_once_it_has_contents(job):
     job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
     folder = job.parent
     content = (folder / "day-1.jsonl").read_bytes()
@@ -432,7 +432,7 @@ def test_documents_that_arrive_twice__are_refused_with_the_key_that_leaves_them_
     assert batch(published_job).new_documents == 1
 
 
-def test_a_job_with_too_few_words_to_hold_out__continues_once_it_has_more(job):
+def test_a_job_with_too_few_words_to_hold_out__continues_once_there_are_more(job):
     job.write_text(JOB.replace("iterations = 30", "iterations = 2"))
     (job.parent / "day-1.jsonl").write_text('{"id": "x", "text": "sailor"}\n')
     with pytest.raises(InputError, match="empty"):
@@ -442,7 +442,7 @@ def test_a_job_with_too_few_words_to_hold_out__continues_once_it_has_more(job):
     assert batch(job).documents == 41
 
 
-def test_names__carry_over_to_the_next_version_with_the_ids(published_job):
+def test_names_and_ids__carry_over_to_the_next_version(published_job):
     job = published_job
     current = job.parent / "job/published/current"
     named = name_topics(current, lambda words, documents: f"about {words[0]}")
@@ -482,12 +482,12 @@ def test_a_new_topic__gets_an_unused_id_and_the_others_keep_theirs(job):
     assert versions(job)[-1][0].born == versions(job)[-1][0].gone == ()
 
 
-def test_a_new_topic_with_a_former_number__replaces_the_former_topic():
+def test_a_new_topic_with_a_former_id__replaces_the_former_topic():
     assert Succession((1, 4), (1, 2)).text() == "new 4; gone 2; replaced 1"
     assert Succession((4,), ()).text() == "new 4"
 
 
-def test_topics_without_a_match__are_born_and_gone(published_job):
+def test_topics_without_a_match__are_reported_as_new_and_gone(published_job):
     job = published_job
     text = job.read_text()
     write_day(job.parent, 2, documents=20)

@@ -1,4 +1,4 @@
-"""Batch jobs of ensembles, of kept samples and of vectors: what is published, begun from, killed and rolled back."""
+"""Batch jobs of ensembles, samples and vectors: publishing, warm starts, kills and rollbacks."""
 
 import json
 import shutil
@@ -48,7 +48,7 @@ KINDS["samples"] = KINDS["samples"].replace('"lda"', '"gibbs-lda"\nsamples = 2\n
 
 
 def write_vectors_of(folder, day, count=20, scale=1.0):
-    """A day's vectors on a line, nearly, with an id and a label each."""
+    """Write a day's vectors near a line, with an id and a label each."""
     generator = np.random.default_rng(day)
     values = scale * generator.normal(size=(count, 1)) * [1.0, 2.0, 3.0] + generator.normal(size=(count, 3)) / 9
     rows = [f"{day}-{n},k{n % 2}," + ",".join(map(repr, map(float, row))) for n, row in enumerate(values)]
@@ -60,7 +60,7 @@ def write(folder, kind, day, count):
 
 
 def published(job):
-    """The current version without its date: the record, all models, and the proportions."""
+    """Return the current version without its date: the record, all models, and the proportions."""
     place = job.parent / "job/published/current"
     record = {**json.loads((place / "version.json").read_text()), "created": "", "sha256": "", "plan": ""}
     arrays = [(name, bits(Model(url), len(Model(url).record.shards))) for name, url in leaves(place)]
@@ -68,12 +68,12 @@ def published(job):
 
 
 class Killed(BaseException):
-    """Ends a job at once, as a power cut does."""
+    """Ends a job at once, like a power cut."""
 
 
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def days(request, tmp_path_factory):
-    """A kind of job whose first day is published, and the result of an uninterrupted second day."""
+    """For each kind of job: a job whose first day is published, and the result of an uninterrupted second day."""
     kind = request.param
     place = tmp_path_factory.mktemp(kind)
     write(place, kind, 1, 20)
@@ -87,7 +87,7 @@ def days(request, tmp_path_factory):
 
 @pytest.mark.long
 @pytest.mark.parametrize("step", STEPS[1:])
-def test_a_job_killed_at_any_step__continues_to_the_same_bits(days, tmp_path, step):
+def test_a_job_killed_at_any_step__ends_with_the_same_bits(days, tmp_path, step):
     kind, before, _, expected, _ = days
     job = shutil.copytree(before, tmp_path / "place") / "job.toml"
     write(job.parent, kind, 2, 10)
@@ -105,7 +105,7 @@ def test_a_job_killed_at_any_step__continues_to_the_same_bits(days, tmp_path, st
     assert batch(job).outcome == "nothing-new"
 
 
-def test_a_version__holds_all_its_models_and_is_scored_by_their_mean(days):
+def test_a_version__has_all_its_models_and_is_scored_by_their_mean(days):
     kind, _, outcome, (record, arrays, proportions), place = days
     folder, cycle = place / "job/published/0002", place / "job/cycles/0002"
     assert (outcome.outcome, outcome.documents, outcome.new_documents) == ("published", 30, 10)
@@ -135,7 +135,7 @@ def test_a_version__holds_all_its_models_and_is_scored_by_their_mean(days):
     assert f"2 models, score {record['score']:.4f} nats over {record['scored']:,} held-out tokens" in outcome.line()
 
 
-def test_the_next_version__begins_where_the_one_before_has_ended(days):
+def test_the_next_version__starts_from_the_end_of_the_one_before(days):
     kind, _, _, (record, _, _), place = days
     run = place / "job/cycles/0002/run"
     if kind == "restarts":
@@ -146,12 +146,13 @@ def test_the_next_version__begins_where_the_one_before_has_ended(days):
         assert record["warm"] == 1
     elif kind == "samples":
         assert Run(run).record()["warm"]["url"].endswith("cycles/0001/run/model")
-        assert [Model(url).record.iterations for _, url in leaves(run)] == [1, 3]  # 2.4 iterations have no room for two
+        # 2.4 iterations are too few for two samples
+        assert [Model(url).record.iterations for _, url in leaves(run)] == [1, 3]
     else:
         assert "warm" not in Run(run).record()
 
 
-def test_a_version_that_was_rolled_back_to__is_what_the_next_one_begins_from(days, tmp_path):
+def test_after_a_rollback__the_next_version_starts_from_the_current_one(days, tmp_path):
     kind, _, _, _, place = days
     job = shutil.copytree(place, tmp_path / "place", symlinks=True) / "job.toml"
     assert rollback(job) == 1
@@ -159,14 +160,14 @@ def test_a_version_that_was_rolled_back_to__is_what_the_next_one_begins_from(day
     assert batch(job).version == 3
     record = versions(job)[-1][0]
     assert record.previous["version"] == 1
-    if kind == "restarts":  # the run is gone, the published members stand
+    if kind == "restarts":  # the run is missing, but the published members exist
         member = Run(job.parent / "job/cycles/0003/run/members/001").record()
         assert member["warm"]["url"].endswith("published/0001/members/001/model")
     assert record.warm == (None if kind == "vectors" else 1)
 
 
 @pytest.mark.parametrize("days", ["restarts"], indirect=True)
-def test_restarts_of_another_number__begin_anew(days, tmp_path):
+def test_another_number_of_restarts__starts_anew(days, tmp_path):
     _, before, *_ = days
     job = shutil.copytree(before, tmp_path / "place") / "job.toml"
     job.write_text(KINDS["restarts"].replace("restarts = 2", "restarts = 3"))
@@ -187,8 +188,8 @@ def test_a_version_of_restarts__has_the_mean_of_their_proportions(days):
         assert shares == pytest.approx({topic: theta[topic] for topic in shares}, abs=1e-6)
 
 
-def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_topics(tmp_path):
-    """A job killed in the last fit continues to the same bits."""
+def test_versions_of_a_consensus__are_scored_by_it_and_carry_names_over(tmp_path):
+    """A job that is killed in the last fit ends with the same bits."""
     first = tmp_path / "whole"
     first.mkdir()
     (first / "job.toml").write_text(CONSENSUS)
@@ -221,7 +222,7 @@ def test_versions_of_a_consensus__are_scored_by_it_and_hand_down_the_names_of_to
         assert bits(model, len(model.record.shards)) == bits(resumed, len(resumed.record.shards))
 
 
-def test_a_start__matches_new_fits(tmp_path):
+def test_a_job_with_an_initialisation__equals_new_fits(tmp_path):
     text = QUICK.replace(
         '"lda"', '"lda"\nstart = "documents"\nstart-strength = 2.0\nweights = "weights.csv"'
     )  # names of 0.1
@@ -238,8 +239,8 @@ def test_a_start__matches_new_fits(tmp_path):
 
 
 @pytest.mark.parametrize("days", ["restarts"], indirect=True)
-def test_the_prediction_of_known_words__matches_the_mean_of_the_members(days):
-    """A model that is counted twice predicts as it does by itself, whichever words are scored."""
+def test_the_prediction_of_known_words__is_the_mean_over_the_members(days):
+    """A model that is counted twice predicts like the model by itself, for any scored words."""
     *_, place = days
     parts = [place / f"job/cycles/0002/{name}" for name in ("train", "heldout")]
     run = place / "job/cycles/0002/run"
@@ -251,7 +252,7 @@ def test_the_prediction_of_known_words__matches_the_mean_of_the_members(days):
         assert mean.tokens == alone[0].tokens
 
 
-def test_worse_vectors__alarm(tmp_path, capsys):
+def test_worse_vectors__raise_the_alarm(tmp_path, capsys):
     write_vectors_of(tmp_path, 1, 40)
     job = tmp_path / "job.toml"
     job.write_text(KINDS["vectors"])
@@ -264,7 +265,7 @@ def test_worse_vectors__alarm(tmp_path, capsys):
     assert batch(job, accept=True).version == 2
 
 
-def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
+def test_zarr_arrays_as_sources__count_as_single_files(tmp_path):
     (tmp_path / "incoming").mkdir()
     generator = np.random.default_rng(1)
     for day in (1, 2):
@@ -300,7 +301,7 @@ def test_zarr_arrays_as_sources__are_files_of_their_own(tmp_path):
         (KINDS["vectors"].replace("id =", "grow = true\nid ="), "the columns of vectors are fixed"),
     ],
 )
-def test_what_a_kind_of_job_cannot_have__is_refused_before_anything_runs(tmp_path, capsys, text, where):
+def test_options_that_a_kind_of_job_does_not_support__are_refused_before_anything_runs(tmp_path, capsys, text, where):
     (tmp_path / "job.toml").write_text(text)
     assert main(["batch", str(tmp_path / "job.toml")]) != 0
     error = capsys.readouterr().err
@@ -309,7 +310,7 @@ def test_what_a_kind_of_job_cannot_have__is_refused_before_anything_runs(tmp_pat
     assert not (tmp_path / "job").exists()
 
 
-def test_fits_of_vectors_and_of_samples__have_no_tolerance_by_themselves(tmp_path):
+def test_fits_of_vectors_and_samples__have_no_tolerance_by_default(tmp_path):
     found = {}
     for kind, text in {**KINDS, "plain": QUICK}.items():
         (tmp_path / f"{kind}.toml").write_text(text)

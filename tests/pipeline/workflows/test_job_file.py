@@ -1,4 +1,4 @@
-"""Files of batch jobs: what they name, and what is refused."""
+"""Files of batch jobs: their settings, and what is refused."""
 
 import pytest
 
@@ -29,7 +29,7 @@ from tests.pipeline.workflows.conftest import JOB
         ),
     ],
 )
-def test_a_job_that_is_wrong__is_refused_before_anything_runs(job, capsys, text, where):
+def test_an_invalid_job__is_refused_before_anything_runs(job, capsys, text, where):
     job.write_text(text)
     assert main(["batch", str(job)]) == 2
     error = capsys.readouterr().err
@@ -40,7 +40,7 @@ def test_a_job_that_is_wrong__is_refused_before_anything_runs(job, capsys, text,
     assert not (job.parent / "job").exists()
 
 
-def test_a_job__names_what_the_environment_has(job, monkeypatch):
+def test_a_job__expands_environment_variables(job, monkeypatch):
     monkeypatch.setenv("PLACE", "elsewhere")
     job.write_text(JOB.replace('"job"', '"${PLACE}/job"'))
     from collapsium.pipeline.workflows.batch.job_file import read_job
@@ -70,7 +70,7 @@ def test_sizes__are_written_as_on_the_command_line(job):
         ('max_decompressed = "20 apples"', "'max_decompressed'"),
     ],
 )
-def test_a_key_of_ingest_of_another_kind__is_refused_before_anything_is_made(job, capsys, setting, message):
+def test_a_key_of_ingest_with_a_wrong_type__is_refused_before_anything_is_written(job, capsys, setting, message):
     job.write_text(JOB.replace("shard_tokens = 600", setting))
     assert main(["batch", str(job)]) == 2
     assert message in capsys.readouterr().err

@@ -13,7 +13,7 @@ def texts():
     return sample_texts()
 
 
-def test_sample_texts__are_paragraphs_of_all_addresses_in_order(texts):
+def test_sample_texts__are_the_paragraphs_of_all_addresses_in_order(texts):
     assert len({text["id"] for text in texts}) == len(texts)
     assert len({text["address"] for text in texts}) == 124
     annual = [text["year"] for text in texts if text["kind"] == "annual"]
@@ -32,14 +32,14 @@ def test_sample_texts__are_labelled(texts):
     assert asked["title"] == "John F. Kennedy, 1961"
 
 
-def test_sample_texts__are_long_enough_for_a_topic_and_lose_no_line(texts):
+def test_sample_texts__are_long_enough_for_a_topic_and_contain_every_line(texts):
     assert min(len(text["text"].split()) for text in texts) >= MIN_WORDS
     first = next(text["text"] for text in texts if text["address"] == "1945-Truman")
     assert first.startswith("PRESIDENT HARRY S. TRUMAN'S ADDRESS BEFORE A JOINT SESSION OF THE CONGRESS April 16, 1945")
     assert sum(len(text["text"].split()) for text in texts) == 487_325
 
 
-def test_sample_texts__are_the_same_each_time_and_written_as_json_lines(texts, tmp_path, capsys):
+def test_sample_texts__are_deterministic_and_written_as_json_lines(texts, tmp_path, capsys):
     out = tmp_path / "texts.jsonl"
     assert main(["sample-texts", str(out)]) == 0
     lines = [json.loads(line) for line in out.read_text().splitlines()]

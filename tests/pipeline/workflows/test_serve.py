@@ -1,4 +1,4 @@
-"""The service: answers, limits, and versions that are published while it answers."""
+"""The service: its answers, its limits, and versions that are published while it answers."""
 
 import contextlib
 import http.client
@@ -39,7 +39,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def job(tmp_path, runs):
-    """The file of a job, and a function that publishes its next version, with two or three topics in turn."""
+    """The file of a job, and a function that publishes its next version, alternating between two and three topics."""
     path, versions, numbers = tmp_path / "job.toml", Versions(Folder(tmp_path / "job/published")), itertools.count(1)
     path.write_text('[batch]\nfolder = "job"\n[ingest]\nsources = ["*.jsonl"]\n[fit]\nfamily = "lda"\ntopics = 2\n')
 
@@ -80,7 +80,7 @@ def ask(port, method="POST", path="/score", body=None, headers=HEADERS):
         return response.status, response.read()
 
 
-def test_answers__are_the_proportions_of_transform(runs):
+def test_answers__equal_the_proportions_of_transform(runs):
     texts = ["Cats purr", "stocks rise, gnus too", ""]
     with running(runs[0]) as port:
         status, body = ask(port, body={"texts": texts, "topics": 1, "words": 2, "dense": True})
@@ -115,7 +115,7 @@ WRONG = {
 }
 
 
-def test_wrong_requests__are_refused_in_one_line_and_the_next_is_answered(runs):
+def test_invalid_requests__are_refused_in_one_line_and_do_not_affect_the_next(runs):
     with running(runs[0], max_texts=8, max_bytes=100_000) as port:
         for name, (body, status, text) in WRONG.items():
             found, answer = ask(port, body=body)
@@ -148,7 +148,7 @@ def test_slow_and_endless_requests__are_cut_off(runs):
             for name, (beginning, _) in beginnings.items():
                 slow[name] = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
                 slow[name].sendall(beginning)
-            assert ask(port, body={"texts": ["cats"]})[0] == 200  # others are answered meanwhile
+            assert ask(port, body={"texts": ["cats"]})[0] == 200  # other requests are answered meanwhile
             for name, (_, answer) in beginnings.items():
                 with contextlib.suppress(ConnectionResetError):
                     received = b"".join(iter(lambda name=name: slow[name].recv(4096), b""))
@@ -156,7 +156,7 @@ def test_slow_and_endless_requests__are_cut_off(runs):
         assert ask(port, body={"texts": ["cats"]})[0] == 200
 
 
-def test_too_many_requests_at_once__are_refused_with_503(runs, monkeypatch):
+def test_too_many_concurrent_requests__are_refused_with_503(runs, monkeypatch):
     scorer, gate = app.Service._scored, threading.Event()
     monkeypatch.setattr(app.Service, "_scored", lambda *args: (gate.wait(PATIENCE), scorer(*args))[1])
     statuses = []
@@ -173,7 +173,7 @@ def test_too_many_requests_at_once__are_refused_with_503(runs, monkeypatch):
     assert sorted(statuses) == [200, 200, 503, 503]
 
 
-def test_versions__are_published_under_load_without_a_failed_request(job):
+def test_versions__can_be_published_under_load_without_a_failed_request(job):
     path, publish = job
     publish()
     answers, notices, stop = [], [], threading.Event()
@@ -203,7 +203,7 @@ def test_versions__are_published_under_load_without_a_failed_request(job):
     assert notices[-1] == "news, version 4 of 2026-01-01 is loaded"
 
 
-def test_a_damaged_version__is_reported_and_the_one_before_it_stays(job):
+def test_a_damaged_version__is_reported_and_the_preceding_one_stays(job):
     path, publish = job
     publish()
     versions, notices = Versions(Folder(path.parent / "job/published")), []
@@ -223,7 +223,7 @@ def test_a_damaged_version__is_reported_and_the_one_before_it_stays(job):
     assert len(notices) == 1
 
 
-def test_what_cannot_be_served__is_reported_in_one_line(job, runs, tmp_path):
+def test_runs_that_cannot_be_served__are_refused_in_one_line(job, runs, tmp_path):
     with pytest.raises(AbsentError, match="no version has been published yet; `batch` publishes one"):
         serve(job[0], port=0)
     with pytest.raises(AbsentError):

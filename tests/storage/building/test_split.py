@@ -11,13 +11,13 @@ from collapsium.storage.building import split
 from collapsium.storage.building.split import Held, document_draws, held_out_counts, split_corpus, split_documents
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.errors import InputError, OccupiedError, OptionError
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.storage.readers.test_readers import rows_of
 from tests.strategies import bags, documents_of
 
 
 @given(bags(max_documents=8), st.floats(0.05, 0.95), st.integers(-3, 99), st.integers(1, 7))
-def test_split__parts_add_up_and_do_not_depend_on_the_portions(drawn, fraction, seed, cut):
+def test_split__divides_all_tokens_independently_of_the_chunks(drawn, fraction, seed, cut):
     documents = documents_of(drawn[0])
     whole = held_out_counts(documents, 0, fraction, seed)
     assert (whole >= 0).all()
@@ -33,7 +33,7 @@ def test_split__parts_add_up_and_do_not_depend_on_the_portions(drawn, fraction, 
     assert kept.ids.equals(held.ids)
 
 
-def test_split__holds_out_each_token_with_the_fraction():
+def test_split__holds_out_each_token_with_the_given_probability():
     documents = documents_of([dict.fromkeys(range(50), 3) for _ in range(400)])
     for seed in (0, 1):
         held = held_out_counts(documents, 0, 0.1, seed)
@@ -63,7 +63,7 @@ def test_split__needs_no_memory_for_each_token_of_a_long_document():
 
 
 @given(st.integers(0, 60), st.integers(-3, 99), st.integers(0, 60), st.integers(2, 7))
-def test_documents__are_held_out_by_their_number_alone(documents, seed, cut, folds):
+def test_documents__are_held_out_depending_on_their_number_only(documents, seed, cut, folds):
     draws = document_draws(0, documents, seed)
     cut = min(cut, documents)
     parts = [document_draws(0, cut, seed), document_draws(cut, documents - cut, seed)]
@@ -74,7 +74,7 @@ def test_documents__are_held_out_by_their_number_alone(documents, seed, cut, fol
     np.testing.assert_array_equal(Held.share(1 / folds).among(draws), held[0])
 
 
-def test_documents__are_held_out_with_the_fraction_and_apart_from_their_tokens():
+def test_documents__are_held_out_with_the_given_probability_independently_of_their_tokens():
     draws = document_draws(0, 60_000, 4)
     for fraction in (0.1, 0.5):
         assert abs(Held.share(fraction).among(draws).mean() - fraction) < 4 * np.sqrt(
@@ -98,7 +98,7 @@ def test_take__keeps_documents_with_their_pairs_and_columns():
 
 
 def test_split_corpus__keeps_ids_words_and_shards(tmp_path):
-    rows = planted_rows(3)
+    rows = simulated_rows(3)
     corpus = Corpus(write_corpus(tmp_path / "c", rows, 30, shard_tokens=600))
     split_corpus(corpus, tmp_path / "train", tmp_path / "held", fraction=0.3, seed=2)
     train, held = Corpus(tmp_path / "train"), Corpus(tmp_path / "held")
@@ -122,7 +122,7 @@ def test_split_corpus__refuses_a_fraction_out_of_range(tmp_path, fraction):
         split_corpus(corpus, tmp_path / "a", tmp_path / "b", fraction=fraction)
 
 
-def test_split_corpus__a_part_without_a_token_leaves_nothing(tmp_path):
+def test_split_corpus__leaves_nothing_if_a_part_has_no_tokens(tmp_path):
     corpus = Corpus(write_corpus(tmp_path / "c", [{0: 1}], 1))
     with pytest.raises(InputError, match="empty"):
         split_corpus(corpus, tmp_path / "a", tmp_path / "b")

@@ -20,7 +20,7 @@ from tests.storage.readers.test_readers import rows_of
 from tests.strategies import bags, documents_of
 
 
-def test_vocabularies__have_a_word_a_line_or_the_features_of_10x():
+def test_vocabularies__have_one_word_per_line_or_are_features_of_10x():
     assert read_words("v", b"ship\r\nmast rope\r\n") == ["ship", "mast rope"]
     three = b"G1\tACTB\tGene Expression\nG2\tTBCE\tGene Expression\nG3\tTBCE\tGene Expression\n"
     assert read_words("features.tsv", three) == ["ACTB", "G2", "G3"]
@@ -42,7 +42,7 @@ def test_unknown_words__are_named_with_the_nearest_regardless_of_case():
 
 
 @given(bags(max_documents=12), st.integers(1, 20), st.integers(1, 5))
-def test_shards__are_cut_by_tokens_however_documents_arrive(tmp_path_factory, drawn, shard_tokens, portion):
+def test_shards__are_cut_by_tokens_for_any_division_of_the_documents(tmp_path_factory, drawn, shard_tokens, portion):
     rows, vocabulary = drawn
     place = tmp_path_factory.mktemp("cut")
     manifests = []
@@ -60,17 +60,17 @@ def test_shards__are_cut_by_tokens_however_documents_arrive(tmp_path_factory, dr
     assert all(shard.tokens > 0 for shard in manifests[0].shards)
 
 
-def test_default_shards__are_even(tmp_path):
+def test_default_shards__have_equal_sizes(tmp_path):
     corpus = Corpus(write_corpus(tmp_path / "c", [{0: 1000}] * 450, 1))
     assert [shard.tokens for shard in corpus.manifest.shards] == [113_000, 112_000, 113_000, 112_000]
 
 
-def test_empty_documents_at_the_end__make_no_shard_of_their_own(tmp_path):
+def test_empty_documents_at_the_end__make_no_separate_shard(tmp_path):
     corpus = Corpus(write_corpus(tmp_path / "c", [{0: 5}, {0: 5}, {}, {}], 1, shard_tokens=5))
     assert [shard.documents for shard in corpus.manifest.shards] == [1, 3]
 
 
-def test_segments_labels_and_titles__survive_and_segments_merge_for_sweeps(tmp_path):
+def test_segments_labels_and_titles__are_stored_and_segments_merged_for_sweeps(tmp_path):
     documents = Documents(
         ids=pa.array(["x", "y"]),
         offsets=np.array([0, 4, 5]),
@@ -108,7 +108,7 @@ SEGMENTS = pa.list_(pa.int32())
 
 
 @given(st.lists(st.lists(st.lists(st.integers(0, 2), max_size=3), max_size=4) | st.none(), max_size=5), st.integers(0))
-def test_segments__keep_their_pairs_for_any_counts_and_are_empty_without_one(lists, seed):
+def test_segments__keep_their_pairs_for_any_counts_and_may_be_empty(lists, seed):
     drawn = [[] if segments is None else segments for segments in lists]
     flat = [count for document in drawn for segment in document for count in segment]
     lengths = [None if segments is None else list(map(len, segments)) for segments in lists]
@@ -140,7 +140,7 @@ def test_segments__keep_their_pairs_for_any_counts_and_are_empty_without_one(lis
         ([1, 0, 0], [[1, 0, 1], [0, 1]], ""),
     ],
 )
-def test_segments_that_do_not_match_the_pairs__are_found(tmp_path, words, lengths, message):
+def test_segments_that_do_not_match_the_pairs__are_refused(tmp_path, words, lengths, message):
     numbers = np.array(words, dtype=np.int32)
     extras = {"segments": pa.array(lengths, SEGMENTS)}
     with created(Folder(tmp_path / "c")) as folder:
@@ -188,21 +188,21 @@ def corpus(tmp_path):
         ({"surprise": 1}, "field 'surprise'"),
     ],
 )
-def test_manifest__is_checked(corpus, changes, message):
+def test_manifest__is_validated(corpus, changes, message):
     damaged(corpus, **changes)
     with pytest.raises(DamagedError, match="manifest.json") as raised:
         Corpus(corpus)
     assert message in str(raised.value)
 
 
-def test_manifest__that_is_not_json(corpus):
+def test_a_manifest_that_is_not_json__is_refused(corpus):
     (corpus / "manifest.json").write_text("{")
     with pytest.raises(DamagedError, match="expected JSON"):
         Corpus(corpus)
 
 
 @pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "documents/../../x", "a\\b", ""])
-def test_manifest__cannot_lead_out_of_its_folder(corpus, name):
+def test_manifest__cannot_name_files_outside_of_its_folder(corpus, name):
     manifest = json.loads((corpus / "manifest.json").read_text())
     manifest["shards"][0]["file"] = name
     (corpus / "manifest.json").write_text(json.dumps(manifest))
@@ -210,7 +210,7 @@ def test_manifest__cannot_lead_out_of_its_folder(corpus, name):
         Corpus(corpus)
 
 
-def test_a_flipped_bit__is_found(corpus):
+def test_a_flipped_bit__is_detected(corpus):
     for name, read in (
         ("documents/part-00000.parquet", lambda c: c.references[0].load()),
         ("vocabulary.parquet", lambda c: c.vocabulary),
@@ -222,7 +222,7 @@ def test_a_flipped_bit__is_found(corpus):
             read(Corpus(corpus))
 
 
-def test_word_ids_outside_the_vocabulary__are_refused_even_with_the_right_digest(tmp_path):
+def test_word_ids_outside_the_vocabulary__are_refused_even_with_correct_digests(tmp_path):
     path = write_corpus(tmp_path / "c", [{0: 1, 5: 2}], 6)
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["vocabulary"]["words"] = 5
@@ -238,7 +238,7 @@ def test_absent_corpora__are_clear_errors(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(AbsentError, match="not a corpus"):
         Corpus(tmp_path / "empty")
-    with pytest.raises(FileNotFoundError):  # also the builtin that a caller expects
+    with pytest.raises(FileNotFoundError):  # also the built-in error that a caller expects
         Corpus(tmp_path / "none")
 
 
@@ -248,7 +248,7 @@ def test_another_vocabulary__is_a_mismatch(corpus, tmp_path):
         smaller.require_vocabulary_of(Corpus(corpus).manifest.vocabulary.words_sha256, "c")
 
 
-def test_created__leaves_nothing_on_failure_and_refuses_what_exists(tmp_path):
+def test_created__leaves_nothing_on_failure_and_refuses_existing_folders(tmp_path):
     with pytest.raises(RuntimeError, match="on purpose"), created(Folder(tmp_path / "c")) as folder:
         folder.write("a/b", b"x")
         raise RuntimeError("on purpose")
@@ -258,7 +258,7 @@ def test_created__leaves_nothing_on_failure_and_refuses_what_exists(tmp_path):
         pytest.fail("not reached")
 
 
-def test_memory_filesystem__holds_a_corpus():
+def test_memory_file_system__can_store_a_corpus():
     rows = [{0: 1}, {}, {1: 2}]
     write_corpus("memory://there/corpus", rows, 2)
     assert rows_of(Corpus("memory://there/corpus")) == rows

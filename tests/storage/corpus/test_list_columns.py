@@ -12,7 +12,7 @@ COLUMN = st.lists(st.none() | st.lists(LABEL, max_size=4), min_size=1, max_size=
 
 
 @given(COLUMN, st.integers(0, 5))
-def test_rows__are_the_lists_of_labels(drawn, first):
+def test_rows__are_lists_of_labels(drawn, first):
     column = pa.array(drawn, LABELS).slice(min(first, len(drawn)))
     found = label_lists(rows_of(column), len(column))
     assert found.type == LABELS
@@ -20,7 +20,7 @@ def test_rows__are_the_lists_of_labels(drawn, first):
 
 
 @given(st.lists(COLUMN, min_size=1, max_size=3))
-def test_union__has_each_label_once_where_it_came_first(drawn):
+def test_union__has_each_label_once_in_order_of_first_occurrence(drawn):
     count = min(map(len, drawn))
     expected = []
     for document in range(count):
@@ -30,7 +30,7 @@ def test_union__has_each_label_once_where_it_came_first(drawn):
 
 
 @given(COLUMN, st.integers(0, 6), st.floats(0.05, 0.95), st.integers(-3, 99), st.sampled_from([None, "a", "n"]))
-def test_labels__are_dropped_by_their_address_alone(drawn, cut, share, seed, field):
+def test_labels__are_dropped_depending_on_their_address_only(drawn, cut, share, seed, field):
     numbers = pa.array([float(n) if n % 2 else None for n in range(len(drawn))], pa.float64())
     extras = {"labels": pa.array(drawn, LABELS), "n": numbers}
     left, dropped, able = part_columns(extras, 0, share, seed, field)
@@ -53,7 +53,7 @@ def test_labels__are_dropped_by_their_address_alone(drawn, cut, share, seed, fie
                 assert field is None or all(label["field"] == field for label in b)
 
 
-def test_labels__are_dropped_with_the_probability_and_apart_from_one_another():
+def test_labels__are_dropped_independently_with_the_given_probability():
     documents = np.repeat(np.arange(20_000), 2)
     draws = label_draws(documents, ["a", "ab"] * 20_000, ["bx", "x"] * 20_000, 3).reshape(-1, 2)
     assert ((draws >= 0) & (draws < 1)).all()

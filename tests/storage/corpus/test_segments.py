@@ -1,4 +1,4 @@
-"""Segments of documents, as shards have them."""
+"""Segments of documents in shards."""
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ DOCUMENTS = st.lists(st.one_of(st.none(), st.lists(SEGMENT, max_size=4)), min_si
 
 
 def documents_of_segments(rows):
-    """Make documents of lists of segments, each a word's count by its number."""
+    """Return documents of lists of segments, each a {word number: count}."""
     documents = [row or [] for row in rows]
     pairs = [(word, part[word]) for document in documents for part in document for word in sorted(part)]
     lengths = [sum(map(len, document)) for document in documents]
@@ -37,7 +37,7 @@ def test_shards__keep_each_segment_with_its_words(rows):
 
 
 @given(DOCUMENTS)
-def test_segments__pass_through_scratch_files(tmp_path_factory, rows):
+def test_segments__are_preserved_in_scratch_files(tmp_path_factory, rows):
     shard = Shard.of(3, documents_of_segments(rows), segmented=True)
     again = open_shard(store_shard(shard, str(tmp_path_factory.mktemp("scratch"))))
     np.testing.assert_array_equal(again.segments.documents, shard.segments.documents)
@@ -54,7 +54,7 @@ def test_families_without_segments__get_them_merged(rows):
     assert shard.pairs <= whole.pairs
 
 
-def test_documents_without_the_column__are_one_segment_each():
+def test_documents_without_the_column__have_a_single_segment_each():
     offsets = np.array([0, 2, 2, 5])
     found = segments_of(offsets, {})
     np.testing.assert_array_equal(found.documents, [0, 1, 2, 3])
@@ -62,7 +62,7 @@ def test_documents_without_the_column__are_one_segment_each():
 
 
 @given(DOCUMENTS)
-def test_emptied_shards__have_as_many_segments(rows):
+def test_emptied_shards__have_the_same_number_of_segments(rows):
     shard = Shard.of(0, documents_of_segments(rows), segmented=True)
     empty = shard.emptied()
     assert len(empty.segments) == len(shard.segments)

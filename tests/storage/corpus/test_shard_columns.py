@@ -1,4 +1,4 @@
-"""Columns of untrusted corpora: each fault is a clear line with file, column and row."""
+"""Columns of untrusted corpora: each fault is reported in one line with file, column and row."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ from tests.strategies import documents_of
 
 MOST = 2**31 - 1
 PART = "documents/part-00000.parquet"
-ROWS = [[{0: 1, 2: 2}, {1: 1}], [{1: 3}], [{0: 2}]]  # documents of segments
+ROWS = [[{0: 1, 2: 2}, {1: 1}], [{1: 3}], [{0: 2}]]  # documents with segments
 WORDS, COUNTS = [[0, 2, 1], [1], [0]], [[1, 2, 1], [3], [2]]
 
 
@@ -90,7 +90,7 @@ def corpus(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "column", "row"), COLUMNS, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_column_of_anything_else__is_a_line_with_file_column_and_row(corpus, name, column, row):
+def test_a_column_of_another_type__is_reported_with_file_column_and_row(corpus, name, column, row):
     rewrite_shard(corpus, with_column(table_of(corpus), name, column))
     with pytest.raises(DamagedError) as found:
         Corpus(corpus).references[0].documents()
@@ -100,7 +100,7 @@ def test_a_column_of_anything_else__is_a_line_with_file_column_and_row(corpus, n
     assert row is None or f", row {row}:" in text
 
 
-def test_numbers_of_other_types__are_read_where_they_fit(corpus):
+def test_numbers_of_other_types__are_read_if_they_fit(corpus):
     expected = Corpus(corpus).references[0].documents()
     table = table_of(corpus)
     for name, kind in (("words", pa.uint8()), ("counts", pa.int64()), ("segments", pa.uint16())):
@@ -113,7 +113,7 @@ def test_numbers_of_other_types__are_read_where_they_fit(corpus):
     assert len(Documents.join([expected, again])) == 6
 
 
-def test_columns_that_are_twice_missing_or_unknown_to_the_manifest__are_refused(corpus):
+def test_duplicate_missing_and_unknown_columns__are_refused(corpus):
     table = table_of(corpus)
     twice = pa.Table.from_arrays([*table.columns, pa.array(["a", "b", "c"])], names=[*table.column_names, "id"])
     for changed, message in ((twice, "column 'id'"), (table.drop_columns("words"), "column 'words'")):
@@ -140,7 +140,7 @@ def test_columns_that_are_twice_missing_or_unknown_to_the_manifest__are_refused(
         ("documents", pa.array([1.0, np.nan, 2.0]), None),
     ],
 )
-def test_a_vocabulary_of_anything_else__is_a_line_too(corpus, name, column, row):
+def test_a_vocabulary_with_columns_of_another_type__is_reported_in_one_line(corpus, name, column, row):
     words = {"word": pa.array(["a", "b", "c"]), "documents": pa.array([1, 1, 1]), "tokens": pa.array([1, 1, 1])}
     rewrite_vocabulary(corpus, pa.table({**words, name: column}))
     with pytest.raises(DamagedError, match=f"column '{name}'{'' if row is None else f', row {row}'}:"):
@@ -148,7 +148,7 @@ def test_a_vocabulary_of_anything_else__is_a_line_too(corpus, name, column, row)
 
 
 @pytest.mark.parametrize("file", ["documents/part\0.parquet", "documents/\ud800", "../x", "a\\b"])
-def test_file_names_that_no_folder_has__are_refused(corpus, file):
+def test_impossible_file_names__are_refused(corpus, file):
     def change(record):
         record["shards"][0]["file"] = file
         record["sha256"] = "0" * 64
@@ -164,7 +164,7 @@ def test_file_names_that_no_folder_has__are_refused(corpus, file):
             open_location()
 
 
-def test_documents_of_more_tokens_than_32_bits_count__are_not_written(tmp_path):
+def test_documents_with_more_tokens_than_32_bits_can_count__are_not_written(tmp_path):
     with (
         pytest.raises(InputError, match="document 'long': expected documents of at most"),
         created(Folder(tmp_path / "c")) as folder,
@@ -175,7 +175,7 @@ def test_documents_of_more_tokens_than_32_bits_count__are_not_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-# Nothing to fit ------------------------------------------------------------------------------------------------------
+# Corpora without documents -------------------------------------------------------------------------------------------
 
 
 def emptied(source, target, **changes):
@@ -202,7 +202,7 @@ def test_a_corpus_without_documents__is_refused_before_a_fit(tmp_path, family, c
     assert not (tmp_path / "run").exists()
 
 
-def test_commands_on_a_corpus_without_documents__say_so(tmp_path):
+def test_commands_on_a_corpus_without_documents__report_it(tmp_path):
     source = write_corpus(tmp_path / "c", [{0: 1, 1: 2}, {1: 1}], 2)
     empty, run = emptied(source, tmp_path / "empty"), tmp_path / "run"
     (tmp_path / "x.jsonl").write_text('{"id": "a", "text": "w0 w1"}\n')
@@ -221,7 +221,7 @@ def test_commands_on_a_corpus_without_documents__say_so(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "empty", "run", "x.jsonl"]
 
 
-def test_a_shard_without_documents__is_no_shard(corpus):
+def test_a_shard_without_documents__is_refused(corpus):
     rewrite_manifest(
         corpus, lambda record: record["shards"].append({**record["shards"][0], "documents": 0, "pairs": 0, "tokens": 0})
     )
@@ -232,7 +232,7 @@ def test_a_shard_without_documents__is_no_shard(corpus):
 # Summaries -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_model__is_kept_if_its_summary_fails(tmp_path, monkeypatch):
+def test_the_model__is_saved_even_if_its_summary_fails(tmp_path, monkeypatch):
     source, events = write_corpus(tmp_path / "c", [{0: 1, 1: 2}, {1: 1}], 2), []
 
     def fails(*_):
@@ -246,7 +246,7 @@ def test_the_model__is_kept_if_its_summary_fails(tmp_path, monkeypatch):
     assert any("no summary" in event.get("text", "") and "TypeError" in event["text"] for event in events)
 
 
-def test_a_title_that_is_a_list__is_a_clear_line(tmp_path, capsys):
+def test_a_title_that_is_a_list__is_reported_in_one_line(tmp_path, capsys):
     source = write_corpus(tmp_path / "c", [{0: 1, 1: 2}, {1: 1}], 2)
     rewrite_shard(source, with_column(table_of(source), "title", pa.array([["a"], ["b"]])))
     assert main(["fit", str(source), str(tmp_path / "run"), "--family", "lda", "--topics", "1"]) == 1
@@ -256,6 +256,6 @@ def test_a_title_that_is_a_list__is_a_clear_line(tmp_path, capsys):
 
 
 @given(st.lists(st.lists(st.text(max_size=3), max_size=3), max_size=4))
-def test_column_of__joins_all_pieces(pieces):
+def test_column_of__joins_all_chunks(pieces):
     table = pa.table({"id": pa.chunked_array([pa.array(piece, pa.string()) for piece in pieces], pa.string())})
     assert column_of(table, "id").to_pylist() == [text for piece in pieces for text in piece]

@@ -1,4 +1,4 @@
-"""Corpora of vectors: what is written is read, bit for bit, and nothing that was not written."""
+"""Corpora of vectors are read exactly as they were written, and damage is detected."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def vectors_of(values, first=0, labelled=False):
-    """Values with numbered ids and, perhaps, a label each."""
+    """Return vectors with numbered ids and optionally a label each."""
     numbers = range(first, first + len(values))
     labels = [[{"field": "parity", "value": str(n % 2)}] if n % 3 else [] for n in numbers]
     extras = {"labels": pa.array(labels, LABELS)} if labelled else {}
@@ -35,7 +35,7 @@ def vectors_of(values, first=0, labelled=False):
 
 
 def write_vectors(path, values, shard_tokens=None, portion=None, labelled=False):
-    """Write a corpus of vectors, which come in portions."""
+    """Write a corpus of vectors, added in chunks."""
     with created(Folder(path)) as folder:
         writer = VectorWriter(folder, values.shape[1], shard_tokens)
         portion = portion or max(len(values), 1)
@@ -46,7 +46,7 @@ def write_vectors(path, values, shard_tokens=None, portion=None, labelled=False)
 
 
 def values_of(corpus):
-    """All vectors of a corpus as its shards have them for sweeps."""
+    """Return all vectors of a corpus, as its shards provide them for sweeps."""
     return np.concatenate([reference.load().values for reference in corpus.references])
 
 
@@ -55,7 +55,7 @@ def values_of(corpus):
     st.integers(1, 30),
     st.integers(1, 12),
 )
-def test_vectors__are_read_as_they_were_written_however_they_arrive(tmp_path_factory, values, shard_tokens, portion):
+def test_vectors__are_read_as_written_for_any_chunks(tmp_path_factory, values, shard_tokens, portion):
     place = tmp_path_factory.mktemp("vectors")
     corpus = Corpus(write_vectors(place / "c", values, shard_tokens, portion, labelled=True))
     again = Corpus(write_vectors(place / "again", values, shard_tokens, labelled=True))
@@ -71,13 +71,13 @@ def test_vectors__are_read_as_they_were_written_however_they_arrive(tmp_path_fac
     assert read.extras["labels"].to_pylist() == expected.extras["labels"].to_pylist()
     assert manifest.vectors.constant == tuple(np.flatnonzero((values == values[0]).all(axis=0)))
     assert not verify(place / "c").broken
-    # What Zarr itself makes of the folder is the same array.
+    # Zarr itself reads the same array from the folder.
     np.testing.assert_array_equal(zarr.open_array(str(place / "c/vectors.zarr"), mode="r")[...], values)
     shutil.rmtree(place)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (5, 3)])
-def test_shard__of_vectors_has_what_a_shard_has(tmp_path, shape):
+def test_a_shard_of_vectors__has_the_attributes_of_a_shard(tmp_path, shape):
     values = np.arange(np.prod(shape), dtype=float).reshape(shape)
     for name, shard_tokens in (("one", None), ("many", shape[1])):
         corpus = Corpus(write_vectors(tmp_path / name, values, shard_tokens))
@@ -95,7 +95,7 @@ def test_shard__of_vectors_has_what_a_shard_has(tmp_path, shape):
 
 
 @pytest.mark.parametrize("scratch", [False, True])
-def test_tasks__carry_vectors_in_memory_and_in_scratch_files(tmp_path, scratch):
+def test_tasks__pass_vectors_in_memory_and_in_scratch_files(tmp_path, scratch):
     values = np.random.default_rng(3).normal(size=(9, 4))
     corpus = Corpus(write_vectors(tmp_path / "c", values, 12))
     loaded = [
@@ -109,7 +109,7 @@ def test_tasks__carry_vectors_in_memory_and_in_scratch_files(tmp_path, scratch):
     assert opened[0].words.tolist() == [0, 1, 2, 3]
 
 
-def test_default_shards__equal_shards_of_the_same_tokens(tmp_path):
+def test_default_shards__have_the_size_of_shards_with_as_many_tokens(tmp_path):
     values = np.zeros((9 * MIN_SHARD_TOKENS // 2 // 1000, 1000))
     corpus = Corpus(write_vectors(tmp_path / "c", values))
     assert [row.documents for row in corpus.manifest.shards] == [113, 113, 113, 111]
@@ -127,7 +127,7 @@ def test_manifests_of_documents__are_unchanged(tmp_path):
         corpus.references[0].vectors()
 
 
-def test_memory_filesystem__holds_vectors():
+def test_memory_file_system__can_store_vectors():
     values = np.random.default_rng(0).normal(size=(6, 2))
     write_vectors("memory://there/vectors", values, 4)
     corpus = Corpus("memory://there/vectors")
@@ -136,14 +136,14 @@ def test_memory_filesystem__holds_vectors():
     Folder("memory://there").remove()
 
 
-def test_no_vectors__are_no_corpus(tmp_path):
+def test_a_corpus_without_vectors__is_refused(tmp_path):
     for name, shape in (("rows", (0, 3)), ("columns", (0, 0))):
         with pytest.raises(InputError, match="the corpus is empty: expected at least one vector"):
             write_vectors(tmp_path / name, np.zeros(shape))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_info__says_what_a_corpus_holds(tmp_path):
+def test_info__describes_a_corpus(tmp_path):
     values = np.array([[1.0, 2.0], [1.0, 3.0]])
     found = info(write_vectors(tmp_path / "c", values, labelled=True))
     assert (found["holds"], found["documents"], found["words"], found["constant"]) == ("vectors", 2, 2, ["x1"])
@@ -151,12 +151,12 @@ def test_info__says_what_a_corpus_holds(tmp_path):
     assert info(write_corpus(tmp_path / "d", [{0: 1}], 1))["holds"] == "documents"
 
 
-# What is damaged, or made by others ----------------------------------------------------------------------------------
+# Damage and foreign files --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def corpus(tmp_path):
-    """Three shards, the second of zeros."""
+    """Three shards, the second of which has only zeros."""
     values = np.arange(1.0, 28.0).reshape(9, 3)
     values[3:6] = 0
     return write_vectors(tmp_path / "c", values, 9, labelled=True)
@@ -178,7 +178,7 @@ def extend(path):
 
 @pytest.mark.parametrize("file", ["vectors.zarr/c/1/0", "vectors.zarr/zarr.json", "documents/part-00001.parquet"])
 @pytest.mark.parametrize("damage", [flip, cut, extend])
-def test_damage__is_found_and_named(corpus, file, damage):
+def test_damage__is_detected_and_named(corpus, file, damage):
     damage(corpus / file)
     with pytest.raises(DamagedError, match=file):
         Corpus(corpus).references[1].vectors()
@@ -187,7 +187,7 @@ def test_damage__is_found_and_named(corpus, file, damage):
         assert Corpus(corpus).references[0].load().documents == 3
 
 
-def test_a_chunk_that_is_missing__is_no_zeros(corpus):
+def test_a_missing_chunk__is_not_read_as_zeros(corpus):
     assert (Corpus(corpus).references[1].load().values == 0).all()
     (corpus / "vectors.zarr/c/1/0").unlink()
     with pytest.raises(DamagedError, match="c/1/0: the file is missing"):
@@ -200,7 +200,7 @@ def test_a_chunk_that_is_missing__is_no_zeros(corpus):
         Corpus(corpus).references[0].documents()
 
 
-def test_chunks_that_changed_places__are_found(corpus):
+def test_exchanged_chunks__are_detected(corpus):
     first, third = corpus / "vectors.zarr/c/0/0", corpus / "vectors.zarr/c/2/0"
     data = first.read_bytes(), third.read_bytes()
     first.write_bytes(data[1])
@@ -210,7 +210,7 @@ def test_chunks_that_changed_places__are_found(corpus):
 
 
 def rewritten(corpus, change):
-    """Change the manifest, and make its digest right."""
+    """Change the manifest and correct its digest."""
     record = json.loads((corpus / "manifest.json").read_text())
     change(record)
     del record["sha256"]
@@ -218,7 +218,7 @@ def rewritten(corpus, change):
 
 
 def change_manifest(corpus, **changes):
-    """Change Zarr's description of the array, and correct the digest."""
+    """Change Zarr's description of the array and correct the digest."""
     path = corpus / "vectors.zarr/zarr.json"
     path.write_bytes(json.dumps({**json.loads(path.read_text()), **changes}).encode())
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -244,13 +244,13 @@ def grid(*shape):
         {"zarr_format": 2},
     ],
 )
-def test_arrays_that_we_do_not_write__are_refused_though_their_digests_are_right(corpus, changes):
+def test_arrays_in_another_format__are_refused_despite_correct_digests(corpus, changes):
     change_manifest(corpus, **changes)
     with pytest.raises(DamagedError, match="vectors.zarr"):
         Corpus(corpus).references[2].load()
 
 
-def test_values_that_are_not_finite__are_refused_though_their_digests_are_right(tmp_path, monkeypatch):
+def test_values_that_are_not_finite__are_refused_despite_correct_digests(tmp_path, monkeypatch):
     values = np.array([[1.0, np.inf]])
     path = write_vectors(tmp_path / "c", values)
     with pytest.raises(DamagedError, match=r"c/0/0: expected finite numbers"):
@@ -271,14 +271,14 @@ def test_values_that_are_not_finite__are_refused_though_their_digests_are_right(
         (lambda m: m["vectors"].update(more=1), "field 'vectors.more'"),
     ],
 )
-def test_manifest__of_vectors_is_checked(corpus, change, message):
+def test_manifest_of_vectors__is_validated(corpus, change, message):
     rewritten(corpus, change)
     with pytest.raises(DamagedError) as raised:
         Corpus(corpus)
     assert message in str(raised.value)
 
 
-def test_verify__recounts_what_the_manifest_says(corpus):
+def test_verify__recounts_the_numbers_of_the_manifest(corpus):
     rewritten(corpus, lambda record: record["vectors"].update(constant=[0]))
     assert verify(corpus).broken == [f"{corpus}/manifest.json: the constant columns differ from the vectors'"]
     rewritten(corpus, lambda record: record["vectors"].update(constant=[]))

@@ -49,7 +49,7 @@ def test_words__are_the_same_in_all_unicode_forms(text):
 
 
 @given(st.text())
-def test_words__have_the_spelling_under_which_they_are_looked_up(text):
+def test_words__are_spelled_as_they_are_looked_up(text):
     for word in word_pattern(RULE).findall(lower_case(text, RULE)):
         assert spelled(word, RULE) == word
 
@@ -58,18 +58,18 @@ def test_apostrophes__are_normalised():
     assert words_in("don't don’t donʼt ʼtis dogs’ rock’n’roll") == ["don't"] * 3 + ["tis", "dogs", "rock'n'roll"]
 
 
-def test_soft_hyphens_and_word_joiners__vanish_and_zero_width_spaces_separate():
+def test_soft_hyphens_and_word_joiners__are_removed_and_zero_width_spaces_separate_words():
     assert words_in("co\u00adoperate word\u2060joiner byte\ufeffmark zero\u200bwidth") == [
         *("cooperate", "wordjoiner", "bytemark"),
         *("zero", "width"),
     ]
 
 
-def test_joiners__stay_between_letters_alone():
+def test_joiners__are_kept_between_letters_only():
     assert words_in("ab\u200d ab\u200ccd \u200cab") == ["ab", "ab\u200ccd", "ab"]
 
 
-def test_marks__that_belong_to_no_letter_do_not_hide_a_word():
+def test_marks_without_a_letter__do_not_hide_a_word():
     assert words_in("\u2764\ufe0flove 3\u0915\u093fab") == ["love"]
 
 
@@ -78,13 +78,13 @@ def test_the_first_rule__keeps_the_spelling_of_the_text():
     assert word_pattern(FIRST_RULE).findall("don’t cafe\u0301s") == ["don’t", "cafe"]
 
 
-def test_lookup_keys__of_a_vocabulary_with_two_spellings_stay_distinct():
+def test_lookup_keys_of_a_vocabulary_with_two_spellings__stay_distinct():
     assert lookup_keys(["don’t", "x", "caf\u0065\u0301"], RULE) == ["don't", "x", "café"]
     assert lookup_keys(["don’t", "don't"], RULE) == ["don’t", "don't"]
     assert lookup_keys(["donʼt", "don’t"], RULE) == ["don't", "don’t"]
 
 
-def test_words_of_another_spelling__are_found_in_a_vocabulary_once():
+def test_words_of_another_spelling__match_one_word_of_a_vocabulary():
     vocabulary = ["café", "don’t", "ship"]
     assert as_spelled_in(vocabulary, ["cafe\u0301", "don't", "ship", "unknown"]) == ["café", "don’t", "ship", "unknown"]
     assert as_spelled_in(vocabulary, ["don't", "donʼt", "café", "cafe\u0301"]) == [

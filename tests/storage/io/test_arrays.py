@@ -1,4 +1,4 @@
-"""Groups of arrays: Zarr writes the same bytes, and reads them."""
+"""Groups of arrays are stored with the bytes that Zarr writes, and Zarr can read them."""
 
 import errno
 import os
@@ -32,7 +32,7 @@ VALUES = TYPES.flatmap(lambda kind: arrays_of.arrays(np.dtype(kind), SHAPES))
 
 
 def by_zarr(values, chunks, compress, separator="."):
-    """The files that Zarr writes."""
+    """Return the files that Zarr writes."""
     files = {}
     options = {} if compress else {"compressors": None}
     array = zarr.create_array(
@@ -53,7 +53,7 @@ def layout_of(values, rows, compress, separator="."):
 @pytest.mark.parametrize("kind", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"])
 @pytest.mark.parametrize("compress", [False, True])
 @pytest.mark.parametrize("separator", [".", "/"])
-def test_metadata__is_what_zarr_writes(kind, compress, separator):
+def test_metadata__equals_zarr(kind, compress, separator):
     values = np.zeros((5, 3), kind)
     layout = layout_of(values, 2, compress, separator)
     assert metadata_of(layout) == by_zarr(values, (2, 3), compress, separator)["x/zarr.json"]
@@ -61,7 +61,7 @@ def test_metadata__is_what_zarr_writes(kind, compress, separator):
 
 
 @given(VALUES, st.integers(1, 40), st.booleans())
-def test_files__match_zarr(values, size, compress):
+def test_files__equal_zarr(values, size, compress):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays, "CHUNK_BYTES", size)
         files = {}
@@ -71,7 +71,7 @@ def test_files__match_zarr(values, size, compress):
 
 
 @given(VALUES, st.integers(1, 4), st.booleans(), st.sampled_from("./"), st.integers(-9, 9), st.integers(-9, 9))
-def test_rows__are_read_as_they_were_written(values, rows, compress, separator, first, last):
+def test_rows__are_read_as_written(values, rows, compress, separator, first, last):
     layout = layout_of(values, rows, compress, separator)
     files = by_zarr(values, layout.chunks, compress, separator)
     found = StoredRows("x", parse_metadata(files["x/zarr.json"], "x"), lambda key: files[f"x/{key}"])
@@ -83,7 +83,7 @@ def test_rows__are_read_as_they_were_written(values, rows, compress, separator, 
 
 
 @given(st.dictionaries(st.text("abc_", min_size=1, max_size=5), VALUES, max_size=3), st.booleans())
-def test_groups__are_opened_by_zarr_and_like_it(tmp_path_factory, drawn, compress):
+def test_groups__are_read_by_zarr_and_like_zarr(tmp_path_factory, drawn, compress):
     folder = Folder(tmp_path_factory.mktemp("group"))
     wanted = {**drawn, "number": np.array(2.5), "other": np.array(7)}
     write_arrays(folder, wanted, compress=compress)
@@ -96,7 +96,7 @@ def test_groups__are_opened_by_zarr_and_like_it(tmp_path_factory, drawn, compres
         np.testing.assert_array_equal(found[name], values)
 
 
-def test_groups_of_release_0_1__with_chunks_in_folders_are_read_and_replaced(tmp_path):
+def test_groups_of_release_0_1__with_chunks_in_folders_can_be_read_and_replaced(tmp_path):
     folder, values = Folder(tmp_path / "g"), np.arange(12.0).reshape(6, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays, "Layout", lambda *fields: Layout(*fields, separator="/"))
@@ -112,14 +112,14 @@ def test_groups_of_release_0_1__with_chunks_in_folders_are_read_and_replaced(tmp
 @pytest.mark.parametrize(
     "settings", [{"fill_value": 1.0}, {"attributes": {"a": 1}}, {"compressors": None, "filters": []}]
 )
-def test_arrays_that_others_have_written__are_refused(settings):
+def test_arrays_in_another_format__are_refused(settings):
     zarr.create_array(MemoryStore(files := {}), shape=(3, 2), dtype="f8", chunks=(2, 1), **settings)
     with pytest.raises(DamagedError, match="x: expected a Zarr array"):
         parse_metadata(files["zarr.json"].to_bytes(), "x")
 
 
 @given(st.binary(max_size=60) | st.sampled_from([b"{}", b"[]", b'{"shape": 3}', b'{"shape": [1e9]}', b"[" * 9999]))
-def test_what_is_no_description__opens_nothing(description):
+def test_invalid_metadata__is_refused(description):
     for parse in (parse_metadata, parse_group):
         with pytest.raises(DamagedError):
             parse(description, "x")
@@ -127,7 +127,7 @@ def test_what_is_no_description__opens_nothing(description):
 
 @pytest.mark.parametrize("data", [bytes(64), b""])
 @pytest.mark.parametrize("compress", [False, True])
-def test_a_chunk_of_another_size__is_a_damage(data, compress):
+def test_a_chunk_of_another_size__is_damage(data, compress):
     layout = layout_of(np.zeros(8), 4, compress)
     found = StoredRows("x", layout, lambda key: data)
     with pytest.raises(DamagedError, match=r"x/c\.1: expected a chunk"):
@@ -135,7 +135,7 @@ def test_a_chunk_of_another_size__is_a_damage(data, compress):
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 15, 17, 100])
-def test_chunks__have_about_as_many_rows_and_bounded_size(tmp_path, monkeypatch, rows):
+def test_chunks__have_similar_numbers_of_rows_and_a_bounded_size(tmp_path, monkeypatch, rows):
     monkeypatch.setattr(arrays, "CHUNK_BYTES", 8 * 24 + 5)
     values = np.arange(rows * 3, dtype=np.float64).reshape(rows, 3)
     digest = write_arrays(Folder(tmp_path / "g"), {"x": values}, compress=False)
@@ -145,7 +145,7 @@ def test_chunks__have_about_as_many_rows_and_bounded_size(tmp_path, monkeypatch,
     assert set(sizes) == {24 * -(-rows // len(sizes))}
 
 
-def test_names_in_folders__are_synced_once_and_before_the_group_has_its_name(tmp_path, monkeypatch):
+def test_names_in_folders__are_synced_once_before_the_group_gets_its_name(tmp_path, monkeypatch):
     synced, sync = [], atomic.sync_folder
 
     def record(path):
@@ -163,7 +163,7 @@ def test_names_in_folders__are_synced_once_and_before_the_group_has_its_name(tmp
     assert [name for name, named in synced if named] == ["run"]
 
 
-def test_files__are_synced_before_the_group_has_its_name(tmp_path, monkeypatch):
+def test_files__are_synced_before_the_group_gets_its_name(tmp_path, monkeypatch):
     synced, sync, rename = set(), os.fsync, os.rename
 
     def record(handle):
@@ -187,7 +187,7 @@ def test_files__are_synced_before_the_group_has_its_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("lasting", [False, True])
-def test_a_group__is_whole_after_a_failure_of_the_disk(tmp_path, monkeypatch, lasting):
+def test_a_group__is_complete_or_absent_after_a_failure_of_the_disk(tmp_path, monkeypatch, lasting):
     folder, sync, failures = Folder(tmp_path / "g"), os.fsync, []
     digest = write_arrays(folder, {"x": np.zeros(3)})
 

@@ -1,4 +1,4 @@
-"""Small files that would decompress to a great deal: each is refused in a line, before it is decoded."""
+"""Decompression bombs are refused in one line before they are decoded."""
 
 import hashlib
 import io
@@ -24,7 +24,7 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.parquet import BoundedFile, SwollenError
 from collapsium.storage.io.records import dump
 
-SMALL = 1 << 20  # bytes that may come out of a small file, in these tests
+SMALL = 1 << 20  # limit of decompressed bytes in these tests
 LONG = "a" * (1 << 16)
 LABELS = pa.list_(pa.struct([("field", pa.string()), ("value", pa.string())]))
 
@@ -97,7 +97,7 @@ def test_texts_of_parquet__are_bounded_unless_they_are_trusted(tmp_path, options
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
-def test_a_bounded_file__reads_what_arrow_reads(compression, version):
+def test_a_bounded_file__returns_what_arrow_reads(compression, version):
     table = pa.table({
         "id": [str(n) for n in range(300)],
         "text": [None if n % 7 == 0 else "word " * (n % 50) for n in range(300)],
@@ -122,7 +122,7 @@ SOUND = bytes_of({"id": [LONG[:9]] * 3, "list": pa.array([["x"], [], ["y"]])})
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(st.integers(0, len(SOUND) - 1), st.binary(min_size=1, max_size=6))
-def test_damaged_files__raise_what_arrow_and_its_readers_raise(place, piece):
+def test_damaged_files__raise_the_errors_of_arrow_and_its_readers(place, piece):
     data = SOUND[:place] + piece + SOUND[place + len(piece) :]
     try:
         outcome = BoundedFile(io.BytesIO(data)).table()
@@ -131,13 +131,13 @@ def test_damaged_files__raise_what_arrow_and_its_readers_raise(place, piece):
     assert isinstance(outcome, (pa.Table, pa.ArrowException, ValueError, OSError, KeyError, MemoryError))
 
 
-def test_a_page_that_says_little_and_holds_much__is_refused():
+def test_a_page_that_declares_less_than_it_contains__is_refused():
     data = bytes_of({"id": [f"{n}{LONG}" for n in range(100)]}, use_dictionary=False, data_page_size=1 << 30)
     with pytest.raises(SwollenError):
         BoundedFile(io.BytesIO(data)).table()
 
 
-def test_arrays_of_far_more_than_their_files__are_refused(tmp_path, monkeypatch):
+def test_arrays_much_larger_than_their_files__are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.storage.io.arrays.LEAST_LIMIT", 1 << 16)
     monkeypatch.setattr("collapsium.storage.io.arrays.RATIO", 10)
     write_arrays(Folder(tmp_path / "a"), {"x": np.zeros(100_000)})
@@ -149,11 +149,11 @@ def test_arrays_of_far_more_than_their_files__are_refused(tmp_path, monkeypatch)
     assert read_arrays(Folder(tmp_path / "b"))["x"].size == 100_000
 
 
-def test_a_chunk_that_holds_more_than_it_may__is_refused(tmp_path):
+def test_a_chunk_that_decompresses_to_too_much__is_refused(tmp_path):
     folder = Folder(tmp_path / "a")
     write_arrays(folder, {"x": np.zeros(8)})
     sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "zstd") as stream:  # without the size of what comes out
+    with pa.CompressedOutputStream(sink, "zstd") as stream:  # without the declared decompressed size
         stream.write(b"\0" * (1 << 24))
     record, data = json.loads(folder.read(DIGESTS)), sink.getvalue().to_pybytes()
     folder.write("x/c.0", data)

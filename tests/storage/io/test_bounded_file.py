@@ -1,4 +1,4 @@
-"""Parquet files are read in the thread of the caller, and opened once."""
+"""Parquet files are read in the caller's thread, and opened once."""
 
 import subprocess
 import sys
@@ -30,15 +30,15 @@ print(rows, threads() - before)
 @pytest.mark.parametrize("how", ["table", "batches"])
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
 def test_a_parquet_file__is_read_without_threads_of_arrow(how, tmp_path):
-    """One that lets go of Python's bytes while the interpreter ends aborts the process."""
+    """A thread that releases Python's bytes while the interpreter exits would abort the process."""
     pq.write_table(pa.table({"n": range(1000), "words": [[1, 2]] * 1000}), tmp_path / "file", row_group_size=300)
     command = [sys.executable, "-c", READER, tmp_path / "file", how]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["1000", "0"]
 
 
 @pytest.mark.parametrize("strings", ["few", "distinct"])
-def test_a_file_of_many_groups__is_opened_once_in_each_form(strings, tmp_path, monkeypatch):
-    """Arrow reads the whole footer whenever it opens a file, so opening it for each group takes the square of them."""
+def test_a_file_of_many_row_groups__is_opened_once_per_reader(strings, tmp_path, monkeypatch):
+    """Arrow reads the whole footer when it opens a file, so opening it once per group would take quadratic time."""
     words = [[f"word {number if strings == 'distinct' else number % 3}"] for number in range(200)]
     pq.write_table(pa.table({"words": words}), tmp_path / "file", row_group_size=2, dictionary_pagesize_limit=8)
     opened, open_file = [], pq.ParquetFile

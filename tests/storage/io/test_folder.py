@@ -1,4 +1,4 @@
-"""Untrusted folders: links lead nowhere, records name no other store, and other people's files stay."""
+"""Untrusted folders: links are not followed, records cannot name another store, and foreign files are not touched."""
 
 import json
 
@@ -43,7 +43,7 @@ def test_links_inside__are_not_followed(tmp_path, operation, name):
     assert (outside / "file").read_bytes() == b"mine"
 
 
-def test_a_link_that_the_user_names__is_followed_and_deleted_without_its_target(tmp_path):
+def test_a_link_that_the_user_names__is_followed_but_deleted_without_its_target(tmp_path):
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "file").write_bytes(b"mine")
     (tmp_path / "link").symlink_to(tmp_path / "outside")
@@ -54,7 +54,7 @@ def test_a_link_that_the_user_names__is_followed_and_deleted_without_its_target(
 
 
 @pytest.mark.parametrize("name", ["events.jsonl", "run.json"])
-def test_resume__overwrites_nothing_that_a_link_leads_to(run, tmp_path, name):
+def test_resume__does_not_overwrite_the_target_of_a_link(run, tmp_path, name):
     (tmp_path / "thesis.tex").write_text("ten years of work")
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(tmp_path / "thesis.tex")
@@ -63,15 +63,15 @@ def test_resume__overwrites_nothing_that_a_link_leads_to(run, tmp_path, name):
     assert (tmp_path / "thesis.tex").read_text() == "ten years of work"
 
 
-def test_resume__appends_nothing_to_what_a_link_leads_to(run, tmp_path):
+def test_resume__does_not_append_to_the_target_of_a_link(run, tmp_path):
     (tmp_path / "thesis.tex").write_text("ten years of work")
     (run / "journal.jsonl").unlink(missing_ok=True)
     (run / "journal.jsonl").symlink_to(tmp_path / "thesis.tex")
-    resume(run, iterations=4)  # without the journal, which is no part of the result
+    resume(run, iterations=4)  # without the journal, which does not belong to the result
     assert (tmp_path / "thesis.tex").read_text() == "ten years of work"
 
 
-def test_resume__deletes_nothing_that_a_link_leads_to(run, tmp_path):
+def test_resume__does_not_delete_the_target_of_a_link(run, tmp_path):
     home = tmp_path / "home"
     (run / "checkpoints").rename(home)
     (home / "20231105").mkdir()
@@ -82,7 +82,7 @@ def test_resume__deletes_nothing_that_a_link_leads_to(run, tmp_path):
     assert (home / "20231105" / "photo").read_text() == "dear"
 
 
-def test_checkpoints__that_are_somebodys_folders_stay(run):
+def test_checkpoints_with_foreign_folders__are_kept(run):
     (run / "checkpoints" / "00000000").mkdir()
     (run / "checkpoints" / "00000000" / "photo").write_text("dear")
     resume(run, iterations=5)
@@ -127,7 +127,7 @@ def test_records__connect_to_no_store_that_the_user_has_not_named(run, small, tm
 
 
 @given(st.sampled_from(["s3", "gs", "http", "ftp", "memory", "file", "ssh"]), st.sampled_from(["a", "b"]))
-def test_recorded__stays_in_the_store_that_the_record_is_from(protocol, host):
+def test_recorded__stays_within_the_store_of_the_record(protocol, host):
     local = Folder("folder")
     assert recorded_url(local, "corpora/kos") == "corpora/kos"
     place, url = Folder("memory://a/run"), f"{protocol}://{host}/corpus"
@@ -140,7 +140,7 @@ def test_recorded__stays_in_the_store_that_the_record_is_from(protocol, host):
         recorded_url(place, f"zip://x::{url}")
 
 
-def test_a_recorded_name_with_two_colons__is_a_local_folder_and_no_store(run, monkeypatch):
+def test_a_recorded_name_with_two_colons__is_a_local_folder(run, monkeypatch):
     record = json.loads((run / "run.json").read_text())
     record["corpus"]["url"] = "reference::{}"
     Folder(run).write("run.json", dump({name: value for name, value in record.items() if name != "sha256"}))

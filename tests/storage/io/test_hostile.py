@@ -1,4 +1,4 @@
-"""Hostile input: whatever the bytes, a clear error or a result, and nothing half done."""
+"""Hostile input: any bytes give a clear error or a result, and no partial output."""
 
 import bz2
 import gzip
@@ -24,13 +24,13 @@ from collapsium.storage.io.arrays import DIGESTS, read_arrays, write_arrays
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from tests.chaos.readers import READERS, try_reader
-from tests.chaos.seeds import dense_said, seeds_of
+from tests.chaos.seeds import dense_file, seeds_of
 from tests.deploy.reading import ROOT
 
 
 @st.composite
 def mutations(draw, name):
-    """A small file of a reader's format with some bytes changed, taken out, put in or repeated; or any bytes."""
+    """Draw a small file of a reader's format with some bytes changed, removed, inserted or repeated, or any bytes."""
     data = bytearray(draw(st.sampled_from(seeds_of(name))))
     if draw(st.integers(0, 9)) == 0:
         return draw(st.binary(max_size=200))
@@ -51,7 +51,7 @@ def mutations(draw, name):
     return bytes(data)
 
 
-def test_make_fuzz__has_all_readers():
+def test_make_fuzz__includes_all_readers():
     listed = re.search(r"^READERS := ([^\\\n]*(?:\\\n[^\\\n]*)*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1]
     assert sorted(listed.replace("\\\n", " ").split()) == sorted(READERS)
 
@@ -72,7 +72,7 @@ def test_readers__give_a_clear_error_or_a_result(name, tmp_path):
     assert False in outcomes
 
 
-# Found by the fuzzer -------------------------------------------------------------------------------------------------
+# Inputs that the fuzzer found ----------------------------------------------------------------------------------------
 
 BANNER = b"%%MatrixMarket matrix coordinate integer general\n"
 FOUND = [
@@ -91,14 +91,14 @@ FOUND = [
     ("events", b"5\n"),
     ("vectors-array", b"9"),
     ("vectors-zarr", b"9"),
-    ("vectors-zarr", dense_said(3, "zarr.json").replace(b"        1,\n", b"        0,\n")),
-    ("vectors-zarr-2", dense_said(2, ".zarray").replace(b"    1,\n", b"    0,\n")),
+    ("vectors-zarr", dense_file(3, "zarr.json").replace(b"        1,\n", b"        0,\n")),
+    ("vectors-zarr-2", dense_file(2, ".zarray").replace(b"    1,\n", b"    0,\n")),
     ("config", b"a = " + b"[" * 3000),
 ]
 
 
 @pytest.mark.parametrize(("name", "data"), FOUND, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_was_found__is_a_clear_error(name, data, tmp_path):
+def test_inputs_that_the_fuzzer_found__give_a_clear_error(name, data, tmp_path):
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try_reader(name, data, tmp_path / "place")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used < 500_000  # kilobytes
@@ -108,7 +108,7 @@ def test_what_was_found__is_a_clear_error(name, data, tmp_path):
 
 
 @pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
-def test_a_small_file_that_holds_much__is_refused_unless_it_is_trusted(tmp_path, ending, pack, monkeypatch, capsys):
+def test_a_small_file_with_large_contents__is_refused_unless_it_is_trusted(tmp_path, ending, pack, monkeypatch, capsys):
     monkeypatch.setattr("collapsium.storage.readers.base.LEAST_LIMIT", 1 << 16)
     lines = b'{"id": 0, "text": "%s"}\n' % (b"word " * 1_000_000)
     path = tmp_path / f"bomb.jsonl.{ending}"
@@ -122,7 +122,7 @@ def test_a_small_file_that_holds_much__is_refused_unless_it_is_trusted(tmp_path,
     assert "--max-decompressed: expected a size" in capsys.readouterr().err
 
 
-def test_an_archive_of_a_matrix_that_unpacks_to_much__is_refused(tmp_path, monkeypatch):
+def test_an_archive_of_a_matrix_with_large_contents__is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.storage.readers.base.LEAST_LIMIT", 1 << 16)
     monkeypatch.setattr("collapsium.storage.readers.base.RATIO", 10)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
@@ -136,7 +136,7 @@ def test_an_archive_of_a_matrix_that_unpacks_to_much__is_refused(tmp_path, monke
 
 
 class Trap:
-    """Unpickling it is found out."""
+    """Detects that it is unpickled."""
 
     def __reduce__(self):
         return (open, ("unpickled", "w"))
@@ -168,7 +168,7 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch):
         {"shape": [10**12], "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [10**12]}}},
     ],
 )
-def test_arrays_that_we_do_not_write__are_refused_though_their_digests_are_right(tmp_path, change):
+def test_arrays_in_another_format__are_refused_despite_correct_digests(tmp_path, change):
     folder = Folder(tmp_path / "a")
     write_arrays(folder, {"x": np.arange(3.0)})
     import hashlib
@@ -184,7 +184,7 @@ def test_arrays_that_we_do_not_write__are_refused_though_their_digests_are_right
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/passwd", "a/../../x", "C:\\x", "memory://x", "."])
-def test_digests_that_name_files_outside__are_refused(tmp_path, name):
+def test_digests_that_name_files_outside_of_the_folder__are_refused(tmp_path, name):
     folder = Folder(tmp_path / "a")
     write_arrays(folder, {"x": np.arange(3.0)})
     record = json.loads(folder.read(DIGESTS))
@@ -195,7 +195,7 @@ def test_digests_that_name_files_outside__are_refused(tmp_path, name):
         read_arrays(folder)
 
 
-def test_words_that_steer_a_terminal__are_shown_as_text(tmp_path, capsys):
+def test_words_with_control_characters__are_shown_as_text(tmp_path, capsys):
     (tmp_path / "words").write_bytes(b"evil\x1b]0;title\x07\nplain\n")
     (tmp_path / "x.ldac").write_text("2 0:3 1:2\n1 0:1\n")
     ingest(tmp_path / "x.ldac", tmp_path / "c", vocabulary=str(tmp_path / "words"))

@@ -1,4 +1,4 @@
-"""Local paths are taken as they are, whatever signs they hold; URLs are fsspec's."""
+"""Local paths are used literally, whatever characters they contain; URLs are opened by fsspec."""
 
 import os
 
@@ -17,7 +17,7 @@ NAMES = ["std::map.txt", "data:2020.txt", "zip::x.txt", "file:x.txt", "a#b.txt",
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_any_local_name__is_a_file_of_that_name(tmp_path, monkeypatch, name):
+def test_any_local_name__refers_to_the_file_of_that_name(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(b"x")
     (tmp_path / "a1.txt").write_bytes(b"another")
@@ -29,7 +29,7 @@ def test_any_local_name__is_a_file_of_that_name(tmp_path, monkeypatch, name):
     assert name in [file.name for file in find_files([str(tmp_path)], None, str)]
 
 
-def test_globs__take_parts_that_exist_as_they_are(tmp_path):
+def test_globs__use_existing_parts_literally(tmp_path):
     for folder in ("b[1]", "b1"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.txt").write_bytes(folder.encode())
@@ -38,7 +38,7 @@ def test_globs__take_parts_that_exist_as_they_are(tmp_path):
     assert [file.name for file in find_files([f"{tmp_path}/b[12]/*.txt"], None, str)] == ["b1/x.txt"]
 
 
-def test_urls__are_opened_by_fsspec_also_with_colons_in_the_name_of_an_object():
+def test_urls__are_opened_by_fsspec_even_if_object_names_contain_colons():
     files = fsspec.filesystem("memory")
     files.pipe_file("/bucket/std::map.txt", b"x")
     with open_input("memory://bucket/std::map.txt") as handle:
@@ -47,7 +47,7 @@ def test_urls__are_opened_by_fsspec_also_with_colons_in_the_name_of_an_object():
     files.rm("/bucket", recursive=True)
 
 
-def test_chains_of_protocols__stay_chains(tmp_path):
+def test_chained_protocols__remain_chained(tmp_path):
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
@@ -63,7 +63,7 @@ def test_records__may_name_local_folders_with_colons_but_no_chain(tmp_path):
         recorded_url(folder, "simplecache::s3://bucket/x")
 
 
-def test_a_file__is_given_once_by_whatever_path(tmp_path, monkeypatch):
+def test_a_file_named_by_several_paths__is_listed_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d").mkdir()
     (tmp_path / "d/a.csv").write_bytes(b"x")

@@ -1,4 +1,4 @@
-"""An object store: the same guarantees as on a disk, on a real S3 server (moto's) and in memory."""
+"""Object stores give the same guarantees as a disk: a real S3 server (moto) and a store in memory."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ from collapsium.storage.errors import AbsentError, LockedError, OccupiedError, S
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 from tests.waiting import wait_until
@@ -22,14 +22,14 @@ OPTIONS = {"family": "lda", "topics": 4, "iterations": 5}
 
 
 def answers(port):
-    """Return true if something on this machine listens at a port."""
+    """Return whether a server on this machine listens at a port."""
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
 def s3():
-    """The address of a bucket on a server of our own, which this process and its children know."""
+    """The URL of a bucket on a local server, which this process and its children can access."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -57,18 +57,18 @@ def s3():
 
 @pytest.fixture(params=["memory", "s3"])
 def store(request):
-    """The address of a folder of this test's own on each kind of store."""
+    """The URL of a separate folder for each test, on each kind of store."""
     name = request.node.name.split("[")[0]
     return f"memory://{name}" if request.param == "memory" else f"{request.getfixturevalue('s3')}/{name}"
 
 
-def test_files__are_written_whole_once_or_again(store):
+def test_files__are_written_completely_once_or_repeatedly(store):
     folder = Folder(store)
     assert not folder.exists()
     assert folder.names() == []
     assert folder.create("a/b", b"first")
     assert not folder.create("a/b", b"second")
-    assert folder.create("a/b", b"first")  # a put whose answer was lost is tried again
+    assert folder.create("a/b", b"first")  # a write whose response was lost is repeated
     assert folder.read("a/b") == b"first"
     folder.write("a/b", b"third")
     folder.append("a/b", b" and more")
@@ -85,7 +85,7 @@ def test_files__are_written_whole_once_or_again(store):
     assert not folder.exists("c")
 
 
-def test_of_several_creators_of_a_file__one_succeeds(store):
+def test_only_one_of_several_creators_of_a_file__succeeds(store):
     folder, begin, creators = Folder(store), threading.Barrier(6), []
 
     def create(number):
@@ -98,7 +98,7 @@ def test_of_several_creators_of_a_file__one_succeeds(store):
         thread.start()
     for thread in threads:
         thread.join()
-    if store.startswith("s3"):  # in memory, who looks and who writes are not one step
+    if store.startswith("s3"):  # in memory, checking and writing are not atomic
         assert len(creators) == 1
     assert folder.read("lock") in {b"%d" % number for number in creators}
 
@@ -114,17 +114,17 @@ def test_a_lock__is_held_by_one_owner(store):
 
 
 @pytest.mark.long
-def test_a_run__is_made_stopped_resumed_and_read(store):
+def test_a_run__can_be_made_stopped_resumed_and_read(store):
     train, heldout = f"{store}/train", f"{store}/heldout"
-    write_corpus(train, planted_rows(1), 30, shard_tokens=1200)
-    write_corpus(heldout, planted_rows(2), 30)
+    write_corpus(train, simulated_rows(1), 30, shard_tokens=1200)
+    write_corpus(heldout, simulated_rows(2), 30)
     with pytest.raises(OccupiedError):
-        write_corpus(train, planted_rows(1), 30)
+        write_corpus(train, simulated_rows(1), 30)
     whole = fit(train, f"{store}/whole", heldout=heldout, **OPTIONS)
     with pytest.raises(KeyboardInterrupt):
         fit(train, f"{store}/run", heldout=heldout, sinks=[stop_at(4)], checkpoint_every=3, **OPTIONS)
     assert len(topics(f"{store}/run")) == 4
-    # The latest checkpoint is damaged: the one before is whole.
+    # The latest checkpoint is damaged, and the one before is valid.
     latest = Run(f"{store}/run").checkpoints.at(4).folder
     latest.write("rows/00000/digests.json", b"{}")
     resume(f"{store}/run")
@@ -132,7 +132,7 @@ def test_a_run__is_made_stopped_resumed_and_read(store):
     assert events_of(f"{store}/run") == events_of(f"{store}/whole")
     assert verify(f"{store}/run").broken == []
     assert verify(train).broken == []
-    resume(f"{store}/run", iterations=6)  # in place of the model that stands
+    resume(f"{store}/run", iterations=6)  # replaces the existing model
     assert Model(f"{store}/run").record.iterations == 6
     assert infer(f"{store}/run", train, f"{store}/proportions.parquet").rows == 60
     assert evaluate(f"{store}/run", heldout=heldout).tokens > 0

@@ -1,4 +1,4 @@
-"""Untrusted records: each is refused in a line, at once."""
+"""Untrusted records are refused quickly in one line."""
 
 import contextlib
 import hashlib
@@ -15,7 +15,7 @@ from collapsium.storage.io.records import DIGEST, canonical, dump, numbers_of_na
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run, parse_event
 from collapsium.workers.families.networks.dirichlet_network import MAX_KINDS, Vectors, check_network, read_network
-from tests.chaos.records import MISSING, VALUES, changed, places_of, written
+from tests.chaos.records import MISSING, VALUES, encoded, field_paths, with_value
 from tests.records import RUN, START
 
 NUMBERS = st.integers(-(1 << 63), (1 << 64) - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -27,7 +27,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text("asz\n}é ", max_size=4) | st.just(DIGEST), JSON, max_size=5))
-def test_text__is_json_indented_with_sorted_keys_and_its_digest_among_them(record):
+def test_records__are_indented_json_with_sorted_keys_and_their_digest(record):
     def text(value):
         return (json.dumps(value, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n").encode()
 
@@ -36,13 +36,13 @@ def test_text__is_json_indented_with_sorted_keys_and_its_digest_among_them(recor
 
 
 @pytest.mark.parametrize("text", ["1e999", "NaN", "-Infinity", "1" * 30, "1" * 5000, "[" * 100_000, '"\\', "\udc80"])
-def test_json_of_numbers_beyond_64_bits_or_none__is_refused(text):
+def test_json_numbers_beyond_64_bits_and_invalid_numbers__are_refused(text):
     with pytest.raises(DamagedError, match="x: expected"):
         parse_json(text.encode("utf-8", "surrogatepass"), "x")
 
 
 @pytest.mark.parametrize("field", ["restarts", "best_member", "samples"])
-def test_a_run_of_ten_million_members__is_refused(tmp_path, field):
+def test_a_run_with_ten_million_members__is_refused(tmp_path, field):
     limits = {**RUN["limits"], **({field: 10**7} if field == "samples" else {})}
     record = {**RUN, "limits": limits, **({} if field == "samples" else {field: 10**7})}
     Folder(tmp_path).write("run.json", dump({"format": "collapsium-run", "version": 2, **record}))
@@ -50,12 +50,12 @@ def test_a_run_of_ten_million_members__is_refused(tmp_path, field):
         Run(tmp_path).record()
 
 
-def test_a_run_record__is_read_or_refused_whatever_a_field_holds(tmp_path):
+def test_a_run_record__is_read_or_refused_for_any_value_of_a_field(tmp_path):
     folder = Folder(tmp_path)
-    for path in places_of(RUN):
+    for path in field_paths(RUN):
         for value in (MISSING, *VALUES):
-            record = {"format": "collapsium-run", "version": 2, **changed(RUN, path, value)}
-            folder.write("run.json", written(record))
+            record = {"format": "collapsium-run", "version": 2, **with_value(RUN, path, value)}
+            folder.write("run.json", encoded(record))
             with contextlib.suppress(DamagedError):
                 assert Run(tmp_path).record()["family"] is not None
 
@@ -69,7 +69,7 @@ def test_events_without_their_fields__are_refused():
         parse_event(json.dumps({**START, "restarts": 10**7}).encode(), "x", "line 1")
 
 
-def test_names_that_are_not_plain_numbers__are_left_out(tmp_path):
+def test_file_names_that_are_not_plain_numbers__are_ignored(tmp_path):
     names = ["00000003", "²", "٣", "3", "20231105", "1" * 30, "00000002.json"]
     assert numbers_of_names(names, 8) == [3, 20231105]
     (tmp_path / "²").mkdir()
@@ -79,7 +79,7 @@ def test_names_that_are_not_plain_numbers__are_left_out(tmp_path):
 @pytest.mark.parametrize(
     "text", ["a = " + "1" * 5000, "a = 1" + "0" * 30, "a = " + "[" * 3000, ".".join("a" * 100) + " = 1"]
 )
-def test_toml_of_large_numbers_and_deep_tables__is_refused(text):
+def test_toml_with_large_numbers_or_deep_tables__is_refused(text):
     with pytest.raises(ValueError, match=r".+"):
         parse_toml(text)
 
@@ -87,14 +87,14 @@ def test_toml_of_large_numbers_and_deep_tables__is_refused(text):
 @pytest.mark.parametrize(
     "text", ["a" + ".a" * 500_000, "[a" + " . 'a'" * 100_000, "x = {a" + '."a"' * 200_000, "a = 1\n" + "b." * 500_000]
 )
-def test_keys_of_many_parts__are_refused_before_they_are_parsed(text):
-    # The parser takes time by the square of the parts: half an hour for a file of this size.
+def test_keys_with_many_parts__are_refused_before_they_are_parsed(text):
+    # The parser takes quadratic time in the number of parts: half an hour for a file of this size.
     with pytest.raises(ValueError, match="nested at most 50 deep"):
         parse_toml(text)
     assert parse_toml("a" + ".a" * 40 + " = 1\n[b.'c.d'.\"e\"]\nversion = '1." + "1." * 20 + "'")
 
 
-def test_networks_of_many_kinds_and_huge_lags__are_refused():
+def test_networks_with_many_kinds_or_huge_lags__are_refused():
     with pytest.raises(ValueError, match=f"at most {MAX_KINDS} kinds"):
         check_network({f"k{number}": Vectors(over="document") for number in range(10_000)})
     with pytest.raises(ValueError, match="cannot be a parent"):

@@ -1,4 +1,4 @@
-"""Locks of runs: one owner, dead ones give way, and who has lost it finds out before it writes."""
+"""Locks of runs have one owner; dead owners are replaced, and a replaced owner notices before it writes."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ time.sleep(60)
 
 
 class SimulatedClock:
-    """A clock that only pauses move; who else moves with it may act at each."""
+    """A clock that only pauses advance, at each of which other owners may act."""
 
     def __init__(self):
         self.now, self.acts = 1000.0, []
@@ -56,8 +56,8 @@ def clock(monkeypatch):
 
 
 @pytest.fixture
-def elsewhere(monkeypatch):
-    """Have every lock taken on another machine than it is looked at from."""
+def on_another_machine(monkeypatch):
+    """Make every lock appear to belong to another machine."""
     names = iter(f"machine-{number} boot" for number in range(10_000))
     monkeypatch.setattr(run_lock, "this_machine", lambda: next(names))
 
@@ -70,7 +70,7 @@ def folder(request, tmp_path):
 
 
 def renewing(owner, clock):
-    """Let an owner renew its lock as its thread would."""
+    """Let an owner renew its lock, as its thread would."""
     last = [clock()]
 
     def act(now):
@@ -88,7 +88,7 @@ def held_elsewhere(folder):
     return process
 
 
-def test_an_owner_that_is_killed__gives_way_at_once(tmp_path, monkeypatch):
+def test_a_killed_owner__is_replaced_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(run_lock, "pause", lambda seconds: pytest.fail("it waits"))
     folder = Folder(tmp_path / "run/lock")
     process = held_elsewhere(folder)
@@ -105,7 +105,7 @@ def test_an_owner_that_is_killed__gives_way_at_once(tmp_path, monkeypatch):
         assert folder.names() == ["00000002.json", "gate"]
 
 
-def test_an_owner_that_is_stopped__gives_way_after_its_lease_and_hears_of_it(tmp_path, clock):
+def test_a_suspended_owner__is_replaced_after_its_lease_and_notices(tmp_path, clock):
     folder = Folder(tmp_path / "run/lock")
     process = held_elsewhere(folder)
     try:
@@ -121,7 +121,7 @@ def test_an_owner_that_is_stopped__gives_way_after_its_lease_and_hears_of_it(tmp
         process.stdout.close()
 
 
-def test_generations__rise_with_each_takeover(folder, clock, elsewhere):
+def test_generations__increase_with_each_takeover(folder, clock, on_another_machine):
     for generation in (1, 2, 3):
         owner = RunLock(folder)
         owner.acquire()
@@ -131,7 +131,7 @@ def test_generations__rise_with_each_takeover(folder, clock, elsewhere):
     assert not folder.exists()
 
 
-def test_generations__exceed_every_generation_that_began_a_checkpoint(tmp_path):
+def test_generations__exceed_all_generations_of_checkpoints(tmp_path):
     run = Run(tmp_path / "run")
     run.create({})
     for generation in (1, 2, 3):
@@ -143,7 +143,9 @@ def test_generations__exceed_every_generation_that_began_a_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("ahead", [300.0, -300.0, 86400.0, -86400.0])
-def test_no_wall_clock__lets_a_second_driver_in_or_keeps_it_out(folder, clock, elsewhere, monkeypatch, ahead):
+def test_the_wall_clock__neither_admits_nor_excludes_a_second_driver(
+    folder, clock, on_another_machine, monkeypatch, ahead
+):
     owner = RunLock(folder)
     owner.acquire()
     monkeypatch.setattr(time, "time", lambda: 1e9 + ahead)
@@ -152,7 +154,7 @@ def test_no_wall_clock__lets_a_second_driver_in_or_keeps_it_out(folder, clock, e
         RunLock(folder).acquire()
     assert clock() - 1000.0 <= LEASE / RENEWALS + 2 * LEASE / LOOKS
     owner.require()
-    clock.acts.clear()  # it dies
+    clock.acts.clear()  # as if the owner had died
     began = clock()
     with RunLock(folder):
         assert LEASE < clock() - began < 1.1 * LEASE
@@ -162,7 +164,7 @@ def test_no_wall_clock__lets_a_second_driver_in_or_keeps_it_out(folder, clock, e
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_an_owner_that_slept__writes_nothing_beside_its_successor_or_after_it(folder, clock, elsewhere, ended):
+def test_a_suspended_owner__writes_nothing_during_or_after_its_successor(folder, clock, on_another_machine, ended):
     run = Run(folder.url.rpartition("/")[0])
     run.create({})
     asleep, later = Run(run.folder.url), Run(run.folder.url)
@@ -198,7 +200,7 @@ def test_an_owner_that_slept__writes_nothing_beside_its_successor_or_after_it(fo
     assert [event["generation"] for event in run.events()] == ([1, 2] if ended else [1, 2, 2])
 
 
-def test_an_owner_that_slept_without_a_successor__continues(folder, clock, elsewhere):
+def test_a_suspended_owner_without_a_successor__continues(folder, clock, on_another_machine):
     with RunLock(folder) as owner:
         clock.now += 3 * LEASE
         owner.require()
@@ -207,7 +209,9 @@ def test_an_owner_that_slept_without_a_successor__continues(folder, clock, elsew
             assert owner.generation == 1
 
 
-def test_of_two_who_have_watched_a_dead_owner__one_takes_over(folder, clock, elsewhere, monkeypatch):
+def test_only_one_of_two_waiting_processes__takes_over_from_a_dead_owner(
+    folder, clock, on_another_machine, monkeypatch
+):
     RunLock(folder).acquire()
     dead, rival = LockWatch(folder).look(), RunLock(folder)
     rival.acquire()
@@ -218,7 +222,7 @@ def test_of_two_who_have_watched_a_dead_owner__one_takes_over(folder, clock, els
     rival.release()
 
 
-def test_a_lock_that_is_removed_with_its_run__is_lost_and_not_made_again(tmp_path, clock):
+def test_a_lock_that_is_removed_with_its_run__is_lost_and_not_created_again(tmp_path, clock):
     run = Run(tmp_path / "run")
     run.create({})
     with pytest.raises(TakenOverError), run.held():
@@ -236,7 +240,7 @@ def test_a_lock_that_is_removed_with_its_run__is_lost_and_not_made_again(tmp_pat
         for lease in (1e300, -1.0, 601.0)
     ],
 )  # fmt: skip
-def test_a_damaged_lock__gives_way_once_it_was_watched(folder, clock, data):
+def test_a_damaged_lock__is_replaced_after_its_lease(folder, clock, data):
     folder.write("00000007.json", data)
     with RunLock(folder) as owner:
         assert owner.generation == 8
@@ -252,7 +256,8 @@ def test_a_gate_that_is_a_link__is_not_followed(tmp_path, clock):
 
 
 def interrupt_at(step, after=None):
-    """Return a tracer that raises KeyboardInterrupt once, at a line of the lock or its gate, or of what `after` calls."""
+    """Return a tracer that raises KeyboardInterrupt once, at a line of the lock or its gate, or of the functions
+    `after`."""
     left, begun = [step], [after is None]
 
     def trace(frame, event, _):
@@ -287,12 +292,12 @@ def test_an_interrupt_at_any_step__leaves_the_lock_usable(tmp_path):
             began = time.monotonic()
             with lock.hold():
                 pass
-            assert time.monotonic() - began < 60  # nobody waits for the lease to end
+            assert time.monotonic() - began < 60  # no process waits for the lease to end
         assert interrupted > 15
 
 
 @pytest.mark.parametrize("failing", ["delete", "remove"])
-def test_a_release_that_fails__is_tried_again_and_leaves_no_file(tmp_path, monkeypatch, clock, failing):
+def test_a_failed_release__is_retried_and_leaves_no_file(tmp_path, monkeypatch, clock, failing):
     fails = [2]
     done = getattr(Folder, failing)
 
@@ -311,7 +316,7 @@ def test_a_release_that_fails__is_tried_again_and_leaves_no_file(tmp_path, monke
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["events.jsonl", "run.json"]
 
 
-def test_a_folder_of_a_lock_that_cannot_be_removed__is_tried_again(tmp_path, monkeypatch, clock):
+def test_a_folder_of_a_lock_that_cannot_be_removed__is_retried(tmp_path, monkeypatch, clock):
     lock, fails, remove = RunLock(Folder(tmp_path / "lock")), [1], shutil.rmtree
 
     def fail(path, **kwargs):
@@ -325,7 +330,7 @@ def test_a_folder_of_a_lock_that_cannot_be_removed__is_tried_again(tmp_path, mon
 
 
 @pytest.mark.parametrize("ended", [False, True])
-def test_a_release_that_is_interrupted__leaves_no_file(tmp_path, ended):
+def test_an_interrupted_release__leaves_no_file(tmp_path, ended):
     interrupted = 0
     for step in range(1, 60):
         lock = RunLock(Folder(tmp_path / "lock"))
@@ -342,7 +347,7 @@ def test_a_release_that_is_interrupted__leaves_no_file(tmp_path, ended):
     assert interrupted > 15
 
 
-def test_a_lock_that_is_interrupted_as_it_is_taken__leaves_no_file(tmp_path, monkeypatch):
+def test_an_interrupted_acquisition__leaves_no_file(tmp_path, monkeypatch):
     def interrupt(lock):
         raise KeyboardInterrupt
 

@@ -24,7 +24,7 @@ def hidden(folder):
     return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
-def test_created__removes_what_processes_that_died_have_left_and_nothing_else(tmp_path):
+def test_created__removes_remnants_of_dead_processes_and_nothing_else(tmp_path):
     subprocess.run([sys.executable, "-c", MAKE_AND_DIE, str(tmp_path / "c")], check=False)
     assert len(hidden(tmp_path)) == 1
     for name in (".c.12345678.part", ".d.12345678.part", ".c.1234.part", ".c.12345678", "c.12345678.part"):
@@ -39,7 +39,7 @@ def test_created__removes_what_processes_that_died_have_left_and_nothing_else(tm
     ]  # fmt: skip
 
 
-def test_created__leaves_what_another_is_making(tmp_path):
+def test_created__keeps_unfinished_folders_of_running_processes(tmp_path):
     with pytest.raises(OccupiedError), created(Folder(tmp_path / "c")) as first:
         first.write("first", b"")
         with abandoned(tmp_path / "c") as found:
@@ -51,7 +51,7 @@ def test_created__leaves_what_another_is_making(tmp_path):
     assert hidden(tmp_path) == []
 
 
-def test_a_failed_replacement__leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_failed_replacement__keeps_the_old_file(tmp_path, monkeypatch):
     with created(Folder(tmp_path / "c")) as place:
         place.write("old", b"")
     rename = Folder.rename
@@ -69,7 +69,7 @@ def test_a_failed_replacement__leaves_the_old_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_split__makes_whole_what_was_interrupted_and_refuses_another(tmp_path, seed, capsys):
+def test_split__completes_an_interrupted_split_and_refuses_another(tmp_path, seed, capsys):
     write_corpus(tmp_path / "c", [{0: 9, 1: 8}, {1: 7, 2: 9}], 3)
     words = ["split", str(tmp_path / "c"), str(tmp_path / "train"), str(tmp_path / "held"), "--fraction", "0.5"]
     assert main(words) == 0
@@ -82,7 +82,7 @@ def test_split__makes_whole_what_was_interrupted_and_refuses_another(tmp_path, s
     assert "exists already" in capsys.readouterr().err
 
 
-def test_split__puts_no_part_of_another_split_in_its_place(tmp_path):
+def test_split__never_mixes_parts_of_two_splits(tmp_path):
     write_corpus(tmp_path / "c", [{0: 9, 1: 8}, {1: 7, 2: 9}], 3)
     for name, seed in (("a", "1"), ("b", "2")):
         assert (

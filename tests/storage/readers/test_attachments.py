@@ -34,7 +34,7 @@ def test_uuencoded_files__are_left_out_and_counted(data, backtick, first, last):
     assert (text.replace("\n", ""), removed) == ((BEFORE + AFTER).replace("\n", ""), 1)
 
 
-def test_a_short_uuencoded_file__is_known_by_its_first_and_last_line():
+def test_a_short_uuencoded_file__is_recognised_by_its_first_and_last_line():
     text, removed = without_attachments(BEFORE + uuencoded(b"Cat") + AFTER)
     assert (text, removed) == (BEFORE + AFTER, 1)
 
@@ -46,13 +46,13 @@ def test_base64__is_left_out_and_counted(data, line_end):
     assert (text.replace(line_end, "\n"), removed) == (BEFORE + AFTER, 1)
 
 
-def test_base64__in_one_line_and_in_data_addresses():
+def test_base64_in_one_line_and_in_data_urls__is_left_out():
     data = base64.b64encode(bytes(range(256))).decode()
     assert without_attachments(f"{BEFORE}{data}{AFTER}") == (f"{BEFORE}{AFTER[1:]}", 1)
     assert without_attachments(f'see <img src="data:image/png;base64,{data}"> here') == ('see <img src=""> here', 1)
 
 
-def test_yenc__is_left_out_up_to_its_last_line_or_the_end():
+def test_yenc__is_left_out_up_to_its_last_line_or_the_end_of_the_text():
     body = "=ybegin line=128 size=20 name=ship.gif\n)*+,-./0123\u00e9\n=yend size=20\n"
     assert without_attachments(BEFORE + body + AFTER) == (BEFORE + AFTER, 1)
     assert without_attachments(BEFORE + body.replace("=yend", "yend")) == (BEFORE.removesuffix("\n"), 1)
@@ -64,20 +64,20 @@ def test_yenc__is_left_out_up_to_its_last_line_or_the_end():
         BEFORE + AFTER,
         "begin 644 of the list\nand go on\nend\n",
         "MEN WALKED ON THE MOON IN 1969, AND CAME BACK TO EARTH SAFELY\n" * 2,
-        "\n".join(["MKVLAAGIVGLCAKAYLEHGDNPVTLLDRDPTQAVNAELAGKHYVVTAGDLSKTEDVEAL"] * 9),  # a protein
+        "\n".join(["MKVLAAGIVGLCAKAYLEHGDNPVTLLDRDPTQAVNAELAGKHYVVTAGDLSKTEDVEAL"] * 9),  # a protein sequence
         "\n".join(["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"] * 9),  # digests
         "https://example.org/a/very/long/address/that/stands/alone/on/its/line/with/Names/and/2024",
         "Donaudampfschifffahrtselektrizitaetenhauptbetriebswerkbauunterbeamtengesellschaft1",
     ],
 )
-def test_texts_without_attachments__stay_as_they_are(text):
+def test_texts_without_attachments__are_unchanged(text):
     assert without_attachments(text) == (text, 0)
 
 
 @given(
     st.lists(st.sampled_from([*"Mabcd 1`\n\r=", "begin 644 x\n", "end\n", "=ybegin ", "=yend", "M" * 61, "aB1+" * 15]))
 )
-def test_no_text__grows_or_fails(parts):
+def test_any_text__neither_grows_nor_fails(parts):
     text = "".join(parts)
     left, removed = without_attachments(text)
     assert len(left) <= len(text)

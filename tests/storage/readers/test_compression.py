@@ -1,4 +1,4 @@
-"""Compressed files and archives: all kinds are read alike by every installation, and nothing that is cut short."""
+"""Compressed files and archives: every installation reads all kinds alike, and truncated ones are refused."""
 
 import bz2
 import gzip
@@ -74,7 +74,7 @@ def refused(tmp_path, name, data):
 
 
 @pytest.mark.parametrize("ending", STREAMS)
-def test_a_compressed_file__is_read_whole_by_its_bytes_whatever_its_name(tmp_path, ending):
+def test_a_compressed_file__is_recognised_by_its_bytes_and_read_completely(tmp_path, ending):
     compress = STREAMS[ending]
     assert content(tmp_path, f"x.csv.{ending}", compress(DATA)) == DATA
     assert content(tmp_path, "x.csv", compress(DATA)) == DATA
@@ -83,7 +83,7 @@ def test_a_compressed_file__is_read_whole_by_its_bytes_whatever_its_name(tmp_pat
 
 
 @pytest.mark.parametrize("ending", STREAMS)
-def test_a_compressed_file__that_is_cut_short_or_followed_by_other_bytes_is_refused(tmp_path, ending):
+def test_a_truncated_compressed_file_or_one_with_trailing_bytes__is_refused(tmp_path, ending):
     compress = STREAMS[ending]
     whole, two = compress(DATA), compress(DATA[:99]) + compress(DATA[99:])
     for data in (whole[:-3], whole[: len(whole) // 2], two[:-9], whole + b"garbage", whole + b"x"):
@@ -93,7 +93,7 @@ def test_a_compressed_file__that_is_cut_short_or_followed_by_other_bytes_is_refu
 
 
 @given(st.sampled_from(sorted(STREAMS)), st.floats(0, 1, exclude_max=True))
-def test_no_beginning_of_a_compressed_file__is_taken_for_the_whole(tmp_path_factory, ending, share):
+def test_no_prefix_of_a_compressed_file__is_accepted_as_complete(tmp_path_factory, ending, share):
     whole = STREAMS[ending](DATA)
     name = f"x.csv.{ending}"
     assert refused(tmp_path_factory.mktemp("cut"), name, whole[: int(share * len(whole))])
@@ -104,8 +104,8 @@ def test_zeros_after_gzip_and_xz__are_padding(tmp_path):
     assert content(tmp_path, "x.xz", lzma.compress(DATA) + bytes(8)) == DATA
 
 
-def test_decompression__does_not_depend_on_what_else_is_installed(tmp_path, monkeypatch):
-    """fsspec would take the readers of packages that are there, of which one reads a stream that is cut short."""
+def test_decompression__does_not_depend_on_installed_packages(tmp_path, monkeypatch):
+    """fsspec would use the installed packages, one of which accepts truncated streams."""
     import fsspec.compression
 
     def lenient(*_, **__):
@@ -134,7 +134,7 @@ def test_archives_of_one_file__are_read_and_larger_ones_refused(tmp_path):
         assert "is a tar archive" in refused(tmp_path, name, tarred(mode))
 
 
-def test_what_is_compressed_otherwise_or_twice__is_refused_with_advice(tmp_path):
+def test_other_and_nested_compression__is_refused_with_advice(tmp_path):
     assert "unpack it first" in refused(tmp_path, "x.Z", b"\x1f\x9d\x90abc")
     assert "is compressed twice (gzip, then gzip)" in refused(tmp_path, "x.gz", gzip.compress(gzip.compress(DATA)))
 
@@ -152,5 +152,5 @@ def test_what_is_compressed_otherwise_or_twice__is_refused_with_advice(tmp_path)
         (b"ships and sails", None),
     ],
 )
-def test_files_that_are_no_text__are_recognised_by_their_first_bytes(head, kind):
+def test_binary_files__are_recognised_by_their_first_bytes(head, kind):
     assert binary_kind(head) == kind

@@ -1,4 +1,4 @@
-"""Matrices of counts: every layout gives the same corpus, whatever the order of its entries and the size of blocks."""
+"""Matrices of counts: every layout gives the same corpus, for any order of entries and any block size."""
 
 import gzip
 import hashlib
@@ -31,7 +31,7 @@ def texts(names):
 
 
 def cells(matrix, obs=None, **layers):
-    """Return what is like an AnnData object."""
+    """Return an object like AnnData."""
     frame = pd.DataFrame(obs or {}, index=texts(CELLS))
     return SimpleNamespace(X=matrix, layers=layers, obs=frame, obs_names=frame.index, var_names=texts(PEAKS))
 
@@ -53,7 +53,7 @@ def lazy(matrix, rows, columns):
 
 
 def write_10x(folder, matrix, barcodes=CELLS, features=PEAKS):
-    """Write a folder as Cell Ranger does, with words in rows."""
+    """Write a folder like Cell Ranger, with words in rows."""
     folder.mkdir()
     with gzip.open(folder / "matrix.mtx.gz", "wb") as file:
         scipy.io.mmwrite(file, scipy.sparse.coo_matrix(matrix.T), field="integer")
@@ -65,7 +65,7 @@ def write_10x(folder, matrix, barcodes=CELLS, features=PEAKS):
 
 
 def write_file(path, matrix):
-    """Write an object and its layer as a file of AnnData."""
+    """Write an object and its layer as an AnnData file."""
     import anndata
 
     adata = anndata.AnnData(scipy.sparse.csr_matrix(matrix), pd.DataFrame(index=CELLS), pd.DataFrame(index=PEAKS))
@@ -123,7 +123,7 @@ def test_sources__give_the_documents_of_any_matrix_in_blocks_of_any_size(tmp_pat
     np.testing.assert_array_equal(found, matrix.toarray())
 
 
-def test_every_layout__gives_the_same_corpus_to_the_last_bit(tmp_path):
+def test_every_layout__gives_exactly_the_same_corpus(tmp_path):
     import anndata
 
     sparse = scipy.sparse.csr_matrix(COUNTS)
@@ -174,7 +174,7 @@ def test_columns_of_cells__are_labels_covariates_and_ids(tmp_path):
     assert set(documents.counts.tolist()) == {1}
 
 
-def test_names_of_features__are_regions_of_bed_files_and_ids_where_names_are_shared(tmp_path):
+def test_names_of_features__are_regions_of_bed_files_or_ids_if_names_are_ambiguous(tmp_path):
     folder = write_10x(tmp_path / "10x", COUNTS, features=["A", "B", "A", "C", "D"])
     ingest(folder, tmp_path / "shared")
     assert Corpus(tmp_path / "shared").vocabulary.words == ["id0", "B", "id2", "C", "D"]
@@ -235,7 +235,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_matrix_of_counts__is_refused_in_one_line_and_leaves_nothing(tmp_path, name):
+def test_invalid_matrices_of_counts__are_refused_in_one_line_and_leave_nothing(tmp_path, name):
     source, options, message = BAD[name]
     with pytest.raises((InputError, OptionError), match=message) as caught:
         ingest(source, tmp_path / "corpus", **options)
@@ -263,6 +263,6 @@ def test_damaged_files__are_refused_in_one_line(tmp_path):
         ingest(tmp_path / "none.h5ad", tmp_path / "corpus")
 
 
-def test_binarised_counts__need_not_be_whole():
+def test_binarised_counts__may_be_fractional():
     source = AnnotatedSource(cells(NORMALISED), ReadOptions(binarise=True))
     assert {count for part in source.documents() for count in part.counts.tolist()} == {1}

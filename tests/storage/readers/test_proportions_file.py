@@ -1,4 +1,4 @@
-"""Files of proportions: all layouts, and faults that name column and row."""
+"""Files of proportions: all layouts, and faults that are reported with column and row."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from collapsium.storage.errors import AbsentError, InputError
 from collapsium.storage.readers.proportions_file import digest_of_file, read_proportions
 
 THETA = np.array([[0.25, 0.75, 0.0], [0.0, 0.0, 1.0], [0.5, 0.25, 0.25]])
-MOST_ROW_GROUPS = 40  # of one file: each takes milliseconds to write and to read
+MOST_ROW_GROUPS = 40  # rows of one file, each of which takes milliseconds to write and to read
 
 
 def written(place, columns, **how):
@@ -56,7 +56,7 @@ def test_all_layouts__give_the_same_proportions(tmp_path, layout, ids):
         assert file.places(pa.array([str(ids[2]), "elsewhere", str(ids[0])])).tolist() == [2, -1, 0]
 
 
-def test_a_folder_of_files__is_read_as_one_file_in_the_order_of_names(tmp_path):
+def test_a_folder_of_files__is_read_as_one_file_in_order_of_names(tmp_path):
     (tmp_path / "theta.parquet").mkdir()
     for name, rows, ids in (("part-1", slice(2, 3), ["c"]), ("part-0", slice(0, 2), ["a", "b"])):
         table = pa.table({"id": ids, **layouts(THETA[rows])["topic_N"]})
@@ -81,7 +81,7 @@ def test_a_folder_of_files__is_read_as_one_file_in_the_order_of_names(tmp_path):
     st.integers(1, 1500),
     st.integers(0, 2**32),
 )
-def test_rows_of_any_number_and_width__are_read_in_their_order(tmp_path_factory, rows, width, layout, group, seed):
+def test_rows_of_any_number_and_width__are_read_in_order(tmp_path_factory, rows, width, layout, group, seed):
     weights = np.random.default_rng(seed).random((rows, width)) ** 8
     weights[weights < 0.01] = 0.0
     weights[:, 0] += weights.sum(axis=1) == 0.0
@@ -95,7 +95,7 @@ def test_rows_of_any_number_and_width__are_read_in_their_order(tmp_path_factory,
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-5)
 
 
-def test_sparse_rows__may_leave_small_proportions_out_and_be_empty(tmp_path):
+def test_sparse_rows__may_omit_small_proportions_and_be_empty(tmp_path):
     columns = {"id": ["a", "b"], "topics": [[9, 2], []], "proportions": [[0.6, 0.2], []]}
     proportions = read_proportions(written(tmp_path, columns)).proportions
     assert proportions.width == 10
@@ -103,7 +103,7 @@ def test_sparse_rows__may_leave_small_proportions_out_and_be_empty(tmp_path):
     np.testing.assert_allclose(dense(proportions)[0, [2, 9]], [0.25, 0.75], rtol=1e-6)
 
 
-def test_topics_that_are_left_out__take_their_share_with_them(tmp_path):
+def test_omitted_topics__take_their_share_with_them(tmp_path):
     proportions = read_proportions(written(tmp_path, layouts(THETA)["lists"])).proportions
     kept = proportions.in_columns(np.array([0, 1, -1]))
     np.testing.assert_allclose(dense(kept), [[0.25, 0.75], [0.0, 0.0], [2 / 3, 1 / 3]], rtol=1e-6)
@@ -111,7 +111,7 @@ def test_topics_that_are_left_out__take_their_share_with_them(tmp_path):
     np.testing.assert_allclose(proportions.totals(), THETA.sum(axis=0))
 
 
-def test_documents_in_another_order__take_their_rows(tmp_path):
+def test_documents_in_another_order__keep_their_rows(tmp_path):
     proportions = read_proportions(written(tmp_path, layouts(THETA)["sparse"])).proportions
     taken = proportions.take(np.array([2, -1, 0, 2]))
     np.testing.assert_allclose(dense(taken), [THETA[2], [0, 0, 0], THETA[0], THETA[2]], rtol=1e-6)
@@ -154,14 +154,14 @@ def test_a_fault__is_reported_with_its_column_and_row(tmp_path, fault):
     assert "\n" not in str(raised.value)
 
 
-def test_rows_far_into_the_file__are_counted_from_its_beginning(tmp_path):
+def test_rows_far_into_the_file__are_numbered_from_its_beginning(tmp_path):
     theta = np.tile([0.5, 0.5], (3000, 1))
     theta[2500] = [0.5, 0.6]
     with pytest.raises(InputError, match="row 2,501: "):
         read_proportions(written(tmp_path, layouts(theta)["topic_N"], row_group_size=700))
 
 
-def test_a_damaged_or_missing_file__is_one_line(tmp_path):
+def test_a_damaged_or_missing_file__is_reported_in_one_line(tmp_path):
     path = written(tmp_path, layouts(THETA)["lists"])
     data = Path(path).read_bytes()
     for damaged in (data[:-3], data[:40] + b"\0" * 20 + data[60:], b"", b"id,topic_0\na,1\n"):
@@ -174,7 +174,7 @@ def test_a_damaged_or_missing_file__is_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_proportions, digest_of_file])
-def test_pipes_and_devices__are_not_waited_for(tmp_path, read):
+def test_pipes_and_devices__do_not_block(tmp_path, read):
     os.mkfifo(tmp_path / "pipe.parquet")
     (tmp_path / "folder.parquet").mkdir()
     for path, found in (

@@ -26,7 +26,7 @@ def put(folder, name, text):
 
 
 def rows_of(corpus):
-    """A corpus on disk as a list of {word: count}."""
+    """Return a corpus on disk as a list of {word: count}."""
     found = []
     for reference in corpus.references:
         documents = reference.documents()
@@ -38,7 +38,7 @@ def rows_of(corpus):
 
 
 def write(kind, folder, rows, vocabulary):
-    """Write rows in a format; returns the path."""
+    """Write rows in a format; return the path."""
     put(folder, "vocab.txt", "".join(f"w{n}\n" for n in range(vocabulary)))
     if kind in ("uci", "uci.gz"):
         pairs = [(d + 1, w + 1, row[w]) for d, row in enumerate(rows) for w in sorted(row)]
@@ -63,7 +63,7 @@ def write(kind, folder, rows, vocabulary):
 
 @pytest.mark.parametrize("kind", ["uci", "uci.gz", "ldac", "mtx", "npz"])
 @given(bags())
-def test_counted_formats__keep_all_documents_words_and_counts(tmp_path_factory, kind, drawn):
+def test_counted_formats__preserve_all_documents_words_and_counts(tmp_path_factory, kind, drawn):
     rows, vocabulary = drawn
     folder = tmp_path_factory.mktemp("formats")
     path = write(kind, folder, rows, vocabulary)
@@ -131,7 +131,7 @@ def check_refused(folder, path, message, read=ingest_counts, **options):
 
 @pytest.mark.parametrize("name", BAD_UCI)
 @pytest.mark.parametrize("packed", [False, True])
-def test_uci__says_what_is_wrong_and_leaves_nothing(tmp_path, name, packed):
+def test_invalid_uci_files__are_reported_and_leave_nothing(tmp_path, name, packed):
     text, message = BAD_UCI[name]
     put(tmp_path, "vocab.x.txt", VOCABULARY)
     data = gzip.compress(text.encode()) if packed else text
@@ -139,13 +139,13 @@ def test_uci__says_what_is_wrong_and_leaves_nothing(tmp_path, name, packed):
 
 
 @pytest.mark.parametrize("name", BAD_LDAC)
-def test_ldac__says_what_is_wrong_and_leaves_nothing(tmp_path, name):
+def test_invalid_ldac_files__are_reported_and_leave_nothing(tmp_path, name):
     text, message = BAD_LDAC[name]
     put(tmp_path, "vocab.txt", VOCABULARY)
     check_refused(tmp_path, put(tmp_path, "x.ldac", text), message)
 
 
-def test_uci__a_fault_in_a_later_block_has_its_line(tmp_path, monkeypatch):
+def test_a_fault_in_a_later_block_of_a_uci_file__is_reported_with_its_line(tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.storage.readers.counts.BLOCK", 16)
     put(tmp_path, "vocab.x.txt", VOCABULARY)
     good = [f"{d} {w} 1" for d in range(1, 31) for w in (1, 3)]
@@ -158,13 +158,13 @@ def test_uci__a_fault_in_a_later_block_has_its_line(tmp_path, monkeypatch):
     )
 
 
-def test_uci__empty_lines_at_the_end_are_no_fault(tmp_path):
+def test_empty_lines_at_the_end_of_a_uci_file__are_accepted(tmp_path):
     put(tmp_path, "vocab.x.txt", VOCABULARY)
     ingest(open_source([put(tmp_path, "docword.x.txt", "2\n3\n1\n1 1 1\n\n \n")]), tmp_path / "corpus")
     assert rows_of(Corpus(tmp_path / "corpus")) == [{0: 1}, {}]
 
 
-def test_uci__a_truncated_gzip_is_named(tmp_path):
+def test_a_truncated_gzip_file__is_named(tmp_path):
     put(tmp_path, "vocab.x.txt", VOCABULARY)
     whole = gzip.compress(b"2\n3\n2\n1 1 1\n2 1 1\n")
     check_refused(tmp_path, put(tmp_path, "docword.x.txt.gz", whole[:-9]), "cut short or damaged")
@@ -188,12 +188,12 @@ def test_uci__a_truncated_gzip_is_named(tmp_path):
         ("", "the file is empty"),
     ],
 )
-def test_mtx__says_what_is_wrong_and_leaves_nothing(tmp_path, text, message):
+def test_invalid_mtx_files__are_reported_and_leave_nothing(tmp_path, text, message):
     put(tmp_path, "vocab.txt", VOCABULARY)
     check_refused(tmp_path, put(tmp_path, "x.mtx", text), message)
 
 
-def test_npz__says_what_is_wrong_and_runs_no_pickle(tmp_path):
+def test_invalid_npz_files__are_reported_and_never_unpickled(tmp_path):
     put(tmp_path, "vocab.txt", VOCABULARY)
     check_refused(tmp_path, put(tmp_path, "x.npz", b"PK\x03\x04 cut short"), "expected a sparse matrix")
     np.savez(tmp_path / "y.npz", data=np.array([object()], dtype=object), format=np.array("csr"))
@@ -212,11 +212,11 @@ def test_npz__says_what_is_wrong_and_runs_no_pickle(tmp_path):
         ("", "the corpus is empty"),
     ],
 )
-def test_jsonl__says_what_is_wrong_and_leaves_nothing(tmp_path, text, message):
+def test_invalid_jsonl_files__are_reported_and_leave_nothing(tmp_path, text, message):
     check_refused(tmp_path, put(tmp_path, "x.jsonl", text), message, read=ingest_source)
 
 
-def test_jsonl__takes_other_fields_and_stop_words(tmp_path):
+def test_jsonl__supports_other_fields_and_stop_words(tmp_path):
     lines = [{"key": 7, "body": "The cats and THE dogs; cats o’clock"}, {"key": 8, "body": "Überraschung x 42 a1"}]
     path = put(tmp_path, "x.jsonl", "\n".join(map(json.dumps, lines)) + "\n")
     ingest_source(path, tmp_path / "corpus", id="key", text="body")
@@ -228,7 +228,7 @@ def test_jsonl__takes_other_fields_and_stop_words(tmp_path):
     assert "the" in Corpus(tmp_path / "all").vocabulary.words
 
 
-def test_text__a_folder_has_a_document_a_file(tmp_path):
+def test_a_folder_of_texts__has_one_document_per_file(tmp_path):
     put(tmp_path, "texts/b.txt", "dog dog")
     put(tmp_path, "texts/a/one.txt", "cat")
     put(tmp_path, "texts/.hidden", "secret")
@@ -241,7 +241,7 @@ def test_text__a_folder_has_a_document_a_file(tmp_path):
     check_refused(tmp_path / "texts", bad, "expected UTF-8 text", read=ingest_source)
 
 
-def test_cuts__drop_words_by_document_frequency_and_keep_documents(tmp_path):
+def test_limits_of_document_frequency__drop_words_but_no_documents(tmp_path):
     rows = ["cat dog", "cat dog", "cat rare", "rare2"]
     path = put(tmp_path, "x.jsonl", "\n".join(json.dumps({"id": n, "text": text}) for n, text in enumerate(rows)))
     ingest_source(path, tmp_path / "corpus", min_documents=2, max_document_share=0.6)
@@ -253,7 +253,7 @@ def test_cuts__drop_words_by_document_frequency_and_keep_documents(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_several_sources__are_one_corpus_with_distinct_ids(tmp_path):
+def test_several_sources__make_one_corpus_with_distinct_ids(tmp_path):
     put(tmp_path, "vocab.txt", VOCABULARY)
     paths = [put(tmp_path, name, "1 0:1\n1 2:3\n") for name in ("x.ldac", "y.ldac")]
     ingest(open_source(paths), tmp_path / "corpus")
@@ -262,7 +262,7 @@ def test_several_sources__are_one_corpus_with_distinct_ids(tmp_path):
     assert rows_of(Corpus(tmp_path / "corpus")) == [{0: 1}, {2: 3}] * 2
 
 
-def test_several_sources__of_one_name_keep_distinct_ids_and_no_duplicates(tmp_path):
+def test_several_sources_with_the_same_name__have_distinct_ids_and_no_duplicates(tmp_path):
     vocabulary = put(tmp_path, "v.txt", VOCABULARY)
     paths = [put(tmp_path / place, "x.ldac", "1 0:1\n") for place in ("a", "b")]
     options = ReadOptions(vocabulary=vocabulary)
@@ -291,7 +291,7 @@ def test_absent_files_and_unknown_formats__are_clear_errors(tmp_path):
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz", "x.csv", "x.csv.zst", "x.txt", "x.mallet", "x.parquet", "docword.x.txt",
                                   "x.ldac", "x.mtx", "x.npz", "x.npy", "x.svmlight", "texts"])  # fmt: skip
-def test_pipes_and_devices__are_not_waited_for(tmp_path, monkeypatch, name):
+def test_pipes_and_devices__do_not_block(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     if name == "texts":
         put(tmp_path, "texts/a.txt", "one two")
@@ -312,7 +312,7 @@ def test_svmlight__names_the_largest_count(tmp_path, count):
 
 @pytest.mark.parametrize("option", ["stop_words", "vocabulary"])
 @pytest.mark.parametrize("place", ["./words.txt", "/dev/zero"])
-def test_lists_of_words__are_files(tmp_path, monkeypatch, option, place):
+def test_lists_of_words__must_be_files(tmp_path, monkeypatch, option, place):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("words.txt")
     put(tmp_path, "x.jsonl", '{"id": "a", "text": "one two"}\n')

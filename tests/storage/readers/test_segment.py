@@ -26,12 +26,12 @@ def dense(text):
 @pytest.mark.parametrize("how", ["paragraphs", "sentences", "lines", "headings:CH", "headings:.*", "column"])
 @given(text=TEXTS)
 @example(text="\r\n\r\n")
-def test_segments__lose_nothing_but_white_space_and_keep_the_order(how, text):
+def test_segments__preserve_everything_but_white_space_in_order(how, text):
     found = cutter_of(how)(text)
     assert dense("".join(found)) == dense(text)
     assert all(dense(segment) for segment in found)
     place = 0
-    for segment in found:  # each stands in the text behind the one before, and white space alone is between
+    for segment in found:  # each segment follows the preceding one in the text, with only white space in between
         at = text.index(segment, place)
         assert not dense(text[place:at])
         place = at + len(segment)
@@ -43,7 +43,7 @@ def lines_of(text):
 
 
 @given(TEXTS)
-def test_lines_and_paragraphs__are_what_stands_between_line_ends_and_blank_lines(text):
+def test_lines_and_paragraphs__are_separated_by_line_ends_and_blank_lines(text):
     assert list(map(dense, cutter_of("lines")(text))) == [dense(line) for line in lines_of(text) if dense(line)]
     expected = [""]
     for line in lines_of(text):
@@ -55,7 +55,7 @@ def test_lines_and_paragraphs__are_what_stands_between_line_ends_and_blank_lines
 
 
 @given(TEXTS)
-def test_headings__begin_segments_and_what_is_before_them_is_one(text):
+def test_headings__begin_segments_and_the_text_before_them_is_one(text):
     expected = [""]
     for line in lines_of(text):
         if line.startswith("CH"):
@@ -105,7 +105,7 @@ def test_sentences__end_where_a_reader_would_end_them(text, count):
     assert len(cutter_of("sentences")(text)) == count
 
 
-def test_abbreviations__are_words_in_lower_case_of_one_kind():
+def test_abbreviations__are_in_lower_case_and_of_a_single_kind():
     assert not ABBREVIATIONS & BEFORE_NUMBERS
     assert all(re.fullmatch("[a-z]{1,10}", word) for word in ABBREVIATIONS | BEFORE_NUMBERS)
 
@@ -115,8 +115,8 @@ def test_abbreviations__are_words_in_lower_case_of_one_kind():
     "text",
     ["Ch one. " * 30_000, "A b.\n\n" * 30_000, ". " * 100_000, ".)" * 100_000, "\n " * 100_000, "1. " * 100_000],
 )
-def test_huge_texts__are_cut_in_a_time_that_is_linear(how, text):
-    """A rule that looked back to the beginning would take hours."""
+def test_huge_texts__are_cut_in_linear_time(how, text):
+    """A rule that searched back to the beginning of the text would take hours."""
     assert dense("".join(cutter_of(how)(text))) == dense(text)
 
 
@@ -133,13 +133,13 @@ def test_huge_texts__are_cut_in_a_time_that_is_linear(how, text):
         ("", "there is no such way"),
     ],
 )
-def test_an_unknown_path__is_reported_with_the_nearest(how, message):
+def test_an_unknown_field__is_reported_with_the_nearest_name(how, message):
     with pytest.raises(OptionError, match=message):
         cutter_of(how)
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), max_size=6))
-def test_lists_of_lengths__are_read_as_they_were_made(lists):
+def test_lists_of_lengths__are_read_as_written(lists):
     counts = np.array(list(map(len, lists)), dtype=np.int64)
     column = segment_lists(counts, np.array([length for lengths in lists for length in lengths], dtype=np.int64))
     assert column.to_pylist() == lists
@@ -168,6 +168,6 @@ def test_lists_of_lengths__are_read_as_they_were_made(lists):
         pa.array([[3, -1]], pa.list_(pa.int32())),
     ],
 )
-def test_columns_of_anything_else__do_not_agree(column):
+def test_columns_of_another_type__are_refused(column):
     with pytest.raises(DamagedError, match="'segments'"):
         require_segments(column, np.array([0, 2]), "x")

@@ -1,4 +1,4 @@
-"""Values of fields: what is missing is missing for labels, numbers and dates alike, and what is not understood is refused."""
+"""Values of fields: missing values are recognised alike in labels, numbers and dates, and unknown types are refused."""
 
 import datetime
 import decimal
@@ -37,7 +37,7 @@ from tests.pipeline.corpora.test_text_ingest import put_lines
 
 
 @given(st.sampled_from(sorted(MISSING)), st.sampled_from(["", " ", "\t "]), st.sampled_from(["", " ", "\r\n"]))
-def test_signs__are_missing_as_labels_numbers_and_dates(sign, before, after):
+def test_signs_of_missing_values__are_recognised_in_labels_numbers_and_dates(sign, before, after):
     text = before + sign + after
     assert is_missing(text)
     assert (as_labels(text), as_number(text), as_date(text)) == ([], None, None)
@@ -50,7 +50,7 @@ def test_nulls__are_missing(value):
     assert (as_labels(value), as_number(value), as_date(value), as_text(value)) == ([], None, None, None)
 
 
-def test_the_list__has_all_signs_of_pandas():
+def test_the_list_of_signs__includes_those_of_pandas():
     assert STR_NA_VALUES < MISSING
 
 
@@ -60,11 +60,11 @@ def test_words__are_labels(text):
 
 
 @given(st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.integers(-MAX_INTEGER, MAX_INTEGER)))
-def test_numbers_that_programs_write__are_numbers(number):
+def test_numbers_in_any_common_notation__are_numbers(number):
     assert is_number(number, written=True)
     assert is_number(number, written=False)
     written = repr(number)
-    # 1e16 is written 1e+16 by Python, and 1E16 by others, which is hexadecimal too.
+    # Python writes 1e16 as 1e+16; other programs write 1E16, which is also hexadecimal.
     assert is_number(written, written=True)
     assert not is_number(written, written=False)
     assert as_number(written) == number
@@ -73,7 +73,7 @@ def test_numbers_that_programs_write__are_numbers(number):
 @pytest.mark.parametrize(
     "text", ["0123", "00", "00501", "-01", "01.5", "+1", "+31", "1e5", "12E3", "9007199254740993", "-9007199254740993", "9" * 5000]
 )  # fmt: skip
-def test_codes__are_no_numbers_unless_named(text):
+def test_codes__are_not_numbers_unless_named_as_covariates(text):
     assert is_code(text)
     assert not is_number(text, written=True)
     assert as_labels(text) == [text]
@@ -83,12 +83,12 @@ def test_codes__are_no_numbers_unless_named(text):
 @pytest.mark.parametrize(
     "text", ["x", "1,5", "1 000", "0x1F", "1_000", "\uff11\uff12", "12%", "1.2.3", "2024-01-01", "1/2"]
 )
-def test_other_texts__are_no_numbers(text):
+def test_other_texts__are_not_numbers(text):
     assert not is_number(text, written=True)
     assert not is_code(text)
 
 
-def test_whole_numbers_beyond_2_to_53__are_codes():
+def test_integers_beyond_2_to_53__are_codes():
     assert [is_number(MAX_INTEGER + more, written=False) for more in (0, 1)] == [True, False]
     assert is_number(1e300, written=False)
 
@@ -99,7 +99,7 @@ def test_whole_numbers_beyond_2_to_53__are_codes():
      (2**60 + 1, [str(2**60 + 1)]), (decimal.Decimal("1.50"), ["1.50"]), (datetime.date(2024, 1, 2), ["2024-01-02"]),
      (uuid.UUID(int=1), [str(uuid.UUID(int=1))]), ([1, 2.0, False], ["1", "2", "false"]), ("lone \ud800", ["lone ?"])],
 )  # fmt: skip
-def test_labels__are_texts_by_meaning(value, labels):
+def test_labels__are_texts_of_the_values(value, labels):
     assert as_labels(value) == labels
 
 
@@ -110,7 +110,7 @@ def test_labels__are_texts_by_meaning(value, labels):
      (datetime.timedelta(1), "a duration"), (Unsupported("a value of type x"), "a value of type x"),
      ([[]], "a list with a list in it"), ([None, [None]], "a list with a list in it")],
 )  # fmt: skip
-def test_values_of_other_types__are_no_labels_and_are_not_dropped(value, shown):
+def test_values_of_other_types__are_refused_as_labels_and_not_dropped(value, shown):
     with pytest.raises(ValueError, match="a string or a list of strings, found") as error:
         as_labels(value)
     assert shown in str(error.value)
@@ -119,7 +119,7 @@ def test_values_of_other_types__are_no_labels_and_are_not_dropped(value, shown):
 @pytest.mark.parametrize(
     "value", [["a"], {"a": 1}, b"1", True, "x", math.inf, "inf", 10**400, [1.0], Unsupported("it")]
 )
-def test_values_of_other_types__are_no_numbers(value):
+def test_values_of_other_types__are_refused_as_numbers(value):
     with pytest.raises(ValueError, match="number"):
         as_number(value)
 
@@ -127,7 +127,7 @@ def test_values_of_other_types__are_no_numbers(value):
 @pytest.mark.parametrize(
     "value", [["2024"], {"a": 1}, b"2024", True, datetime.timedelta(1), math.inf, Unsupported("it")]
 )
-def test_values_of_other_types__are_no_dates(value):
+def test_values_of_other_types__are_refused_as_dates(value):
     with pytest.raises(ValueError, match="a date, found"):
         as_date(value)
 
@@ -151,9 +151,9 @@ FREQUENCIES = [
 
 
 @given(st.sampled_from(FREQUENCIES), st.dates(datetime.date(1700, 1, 1), datetime.date(2200, 1, 1)))
-def test_periods__are_their_beginning_with_pandas_or_without(freq, day):
+def test_periods__are_read_as_their_beginning_with_and_without_pandas(freq, day):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # periods of business days are deprecated
+        warnings.simplefilter("ignore")  # pandas deprecates periods of business days
         period = pd.Period(day, freq=freq)
         column = pa.array(pd.PeriodIndex([period, pd.NaT], freq=freq))
         expected = period.start_time
@@ -216,7 +216,7 @@ def test_arrow_types__are_read_by_their_meaning(name):
     assert values_of(padded.slice(1), pa.field("x", column.type)) == expected
 
 
-def test_extension_types__are_known_by_the_metadata_of_their_field():
+def test_extension_types__are_recognised_by_the_metadata_of_their_field():
     field = pa.field("x", pa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})
     assert values_of(pa.array([uuid.UUID(int=5).bytes], pa.binary(16)), field) == [str(uuid.UUID(int=5))]
     inside = pa.field("item", pa.binary(16), metadata={"ARROW:extension:name": "arrow.uuid"})
@@ -247,21 +247,21 @@ def found_of(shown):
     return "a list" if shown.startswith("a list") else shown
 
 
-def test_values_that_python_cannot_hold__are_refused_with_their_row(tmp_path):
+def test_values_that_python_cannot_represent__are_refused_with_their_row(tmp_path):
     table = pa.table({"id": ["a", "b"], "text": ["ship sea", "sea"], "x": pa.array([0, 10**15], pa.timestamp("ms"))})
     pq.write_table(table, tmp_path / "t.parquet")
     with pytest.raises(InputError, match=r"row 2: expected a value of type timestamp\[ms\] in field 'x'"):
         ingest(str(tmp_path / "t.parquet"), tmp_path / "c", date="x")
 
 
-def test_identifiers_of_databases__are_ids(tmp_path):
+def test_identifiers_of_databases__can_be_ids(tmp_path):
     ids = pa.array([decimal.Decimal(2**60 + 1), decimal.Decimal(2)], pa.decimal128(38, 0))
     pq.write_table(pa.table({"id": ids, "text": ["ship", "sea"]}), tmp_path / "t.parquet")
     ingest(str(tmp_path / "t.parquet"), tmp_path / "c")
     assert pq.read_table(tmp_path / "c/documents", columns=["id"])["id"].to_pylist() == [str(2**60 + 1), "2"]
 
 
-def test_lists_of_lists_in_json__are_refused_with_their_line(tmp_path):
+def test_nested_lists_in_json__are_refused_with_their_line(tmp_path):
     lines = [{"id": 1, "text": "aa", "tag": ["x"]}, {"id": 2, "text": "bb", "tag": ["x", ["y"]]}]
     with pytest.raises(
         InputError, match=r"line 2: expected a string or a list of strings, found a list with a list in it, in"

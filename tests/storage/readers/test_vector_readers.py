@@ -1,4 +1,4 @@
-"""Files of dense vectors: all formats give the same vectors, and what is wrong is named by file, row and column."""
+"""Files of dense vectors: all formats give the same vectors, and faults are reported with file, row and column."""
 
 import gzip
 import io
@@ -38,7 +38,7 @@ SMALL = np.array([[1.5, -2.0, 3.0], [4.0, 5.0, 1e-300], [7.0, 8.25, 9.0]])
 
 
 def write(kind, folder, values):
-    """Write values in a format; returns the path."""
+    """Write values in a format; return the path."""
     path = str(folder / f"x.{kind}")
     if "csv" in kind:
         lines = [",".join(map(repr, row)) for row in values.tolist()]
@@ -63,7 +63,7 @@ def write(kind, folder, values):
 
 
 def read(*paths, **options):
-    """All vectors of files."""
+    """Return all vectors of some files."""
     return Vectors.join(list(open_vectors(list(paths), ReadOptions(**options)).vectors()))
 
 
@@ -93,7 +93,7 @@ def test_numbers_of_any_type__become_doubles(tmp_path, dtype, kind):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_portions__are_cut_anywhere_and_join_to_the_whole(tmp_path, monkeypatch, kind):
+def test_chunks_of_any_size__make_the_complete_vectors(tmp_path, monkeypatch, kind):
     monkeypatch.setattr("collapsium.storage.readers.vectors.CHUNK_VALUES", 7)
     monkeypatch.setattr("collapsium.storage.readers.vectors.BLOCK", 50)
     values = np.random.default_rng(1).normal(size=(23, 3))
@@ -114,7 +114,7 @@ def test_formats__are_recognised_by_the_name_if_possible(tmp_path):
     ingest(write("npy", tmp_path, SMALL), tmp_path / "c")
     np.testing.assert_array_equal(Corpus(tmp_path / "c").references[0].load().values, SMALL)
     assert Corpus(tmp_path / "c").vocabulary.words == ["x1", "x2", "x3"]
-    with pytest.raises(CollapsiumError, match="text"):  # a table is one of texts, unless it is said to be of vectors
+    with pytest.raises(CollapsiumError, match="text"):  # a table is one of texts unless it is declared to have vectors
         ingest(write("csv", tmp_path, SMALL), tmp_path / "d")
     assert not (tmp_path / "d").exists()
 
@@ -129,7 +129,7 @@ TABLE = "name,length,kind,width\na,1,x,2\nb,3,,4\nc,5,y,6\n"
     [TABLE, "\ufeff" + TABLE, TABLE.replace("\n", "\r\n"), TABLE.replace("kind", '"kind"'), TABLE.replace(",", " , ")],
 )
 @pytest.mark.parametrize(("id_field", "label"), [("name", "kind"), ("1", "3"), ("-4", "-2"), ("name", "kind=3")])
-def test_columns__are_ids_and_labels_by_name_or_number(tmp_path, text, id_field, label):
+def test_columns_of_ids_and_labels__are_given_by_name_or_number(tmp_path, text, id_field, label):
     path = put(tmp_path, "t.csv", text)
     found = read(path, id=id_field, labels=(label,))
     assert found.ids.to_pylist() == ["a", "b", "c"]
@@ -140,7 +140,7 @@ def test_columns__are_ids_and_labels_by_name_or_number(tmp_path, text, id_field,
     assert source.columns() == ["length", "width"]
 
 
-def test_labels__of_files_without_a_header_have_names_too(tmp_path):
+def test_labels_of_files_without_a_header__have_names_too(tmp_path):
     path = put(tmp_path, "t.data", "1,2,a,0\n3,4,b,7\n")
     assert read(path, labels=("-2", "-1")).extras["labels"].to_pylist() == [
         [{"field": "label1", "value": "a"}, {"field": "label2", "value": "0"}],
@@ -153,7 +153,7 @@ def test_labels__of_files_without_a_header_have_names_too(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["npy", "npz", "zarr"])
-def test_labels__are_columns_of_an_array(tmp_path, kind):
+def test_labels__can_be_columns_of_an_array(tmp_path, kind):
     path = write(kind, tmp_path, np.array([[1.0, 0.5, 7.0], [2.0, 0.25, 8.5]]))
     found = read(path, labels=("digit=-1",), id="1")
     assert found.values.tolist() == [[0.5], [0.25]]
@@ -164,7 +164,7 @@ def test_labels__are_columns_of_an_array(tmp_path, kind):
     ]
 
 
-def test_labels_and_ids__are_arrays_of_an_archive(tmp_path, monkeypatch):
+def test_labels_and_ids__can_be_arrays_of_an_archive(tmp_path, monkeypatch):
     monkeypatch.setattr("collapsium.storage.readers.vectors.CHUNK_VALUES", 4)
     path = tmp_path / "x.npz"
     np.savez(path, X=SMALL, y=np.array([1, 0, 2]), kind=np.array(["a", "b", "c"]), ids=np.array(["p", "q", "r"]))
@@ -185,7 +185,7 @@ def test_labels_and_ids__are_arrays_of_an_archive(tmp_path, monkeypatch):
         read(str(path), labels=("y",))
 
 
-def test_groups__name_their_array(tmp_path):
+def test_groups__require_the_name_of_an_array(tmp_path):
     path = str(tmp_path / "g.zarr")
     group = zarr.open_group(path, mode="w")
     for name in ("a", "b"):
@@ -199,7 +199,7 @@ def test_groups__name_their_array(tmp_path):
         read(f"{path}/a", values="a")
 
 
-def test_zarr__is_read_from_any_store():
+def test_zarr__can_be_read_from_any_store():
     zarr.create_array(zarr.storage.FsspecStore.from_url("memory://arrays/x.zarr"), data=SMALL)
     assert read("memory://arrays/x.zarr").values.tobytes() == SMALL.tobytes()
 
@@ -214,20 +214,20 @@ def test_zarr__is_read_from_any_store():
         ("nan,inf\n3,4\n", "yes", ["nan", "inf"]),
     ],
 )
-def test_header__is_detected_or_declared(tmp_path, text, header, columns):
+def test_a_header__is_detected_or_declared(tmp_path, text, header, columns):
     source = open_vectors([put(tmp_path, "x.csv", text)], ReadOptions(header=header))
     assert source.columns() == columns
     assert sum(len(part) for part in source.vectors()) == text.count("\n") - (columns[0] != "x1")
 
 
-def test_vocabulary__names_the_columns(tmp_path):
+def test_the_vocabulary__gives_the_names_of_columns(tmp_path):
     path, names = write("npy", tmp_path, SMALL), put(tmp_path, "names", "p\nq\nr\n")
     assert open_vectors([path], ReadOptions(vocabulary=names)).columns() == ["p", "q", "r"]
     with pytest.raises(InputError, match="expected names of the 3 columns of values, found 2"):
         open_vectors([path], ReadOptions(vocabulary=put(tmp_path, "few", "p\nq\n")))
 
 
-def test_several_files__are_read_one_after_another(tmp_path):
+def test_several_files__are_read_in_order(tmp_path):
     paths = [put(tmp_path, "a/x.tra", "1,2,0\n3,4,1\n"), write("npy", tmp_path, np.array([[5.0, 6.0, 1.0]]))]
     found = read(*paths, labels=("digit=-1",))
     assert found.values.tolist() == [[1, 2], [3, 4], [5, 6]]
@@ -245,7 +245,7 @@ def test_several_files__are_read_one_after_another(tmp_path):
 # Refusals ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_command__says_what_it_made(tmp_path, capsys):
+def test_the_command__reports_what_it_made(tmp_path, capsys):
     path = put(tmp_path, "x.tra", "1,2,0\n1,4,1\n")
     assert main(["ingest", path, str(tmp_path / "c"), "--format", "vectors", "--labels", "digit=-1"]) == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -1,4 +1,4 @@
-"""Files of vectors that are wrong, hostile or damaged: each is named by file, row and column."""
+"""Invalid, hostile and damaged files of vectors are reported with file, row and column."""
 
 import contextlib
 import io
@@ -42,7 +42,7 @@ from tests.storage.readers.test_vector_readers import FORMATS, SMALL, read, writ
         (b"1,2\n3,\xff\n", "row 2, column 2: expected a number"),
     ],
 )
-def test_tables__that_are_wrong_are_refused(tmp_path, text, message):
+def test_invalid_tables__are_refused(tmp_path, text, message):
     path = put(tmp_path, "x.csv", text)
     for shard_tokens in (None, 1):
         with pytest.raises(InputError) as raised:
@@ -64,7 +64,7 @@ def test_values_that_are_not_finite__are_named(tmp_path, monkeypatch, kind):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_an_error__names_the_column_by_its_place_in_the_file(tmp_path):
+def test_errors__name_columns_by_their_number_in_the_file(tmp_path):
     path = put(tmp_path, "x.csv", "a,1,2\nb,3,nan\n")
     with pytest.raises(InputError, match=r"row 2, column 3 \('x2'\)"):
         read(path, labels=("1",))
@@ -89,12 +89,12 @@ def test_missing_columns__are_refused(tmp_path, options, message):
         read(put(tmp_path, "x.csv", "a,b\n1,2\n"), **options)
 
 
-def test_no_column_of_values__is_refused(tmp_path):
+def test_files_without_columns_of_values__are_refused(tmp_path):
     with pytest.raises(InputError, match="expected a column of values"):
         read(put(tmp_path, "x.csv", "1,2\n"), labels=("1", "2"))
 
 
-def test_ids__exist_and_differ(tmp_path):
+def test_ids__must_be_present_and_distinct(tmp_path):
     for text, message in (
         ("a,1\n,2\n", "row 2: expected an id, found none"),
         ("a,1\nb,2\na,3\n", "row 3: the id 'a' occurs twice"),
@@ -116,7 +116,7 @@ def test_arrays_of_other_shapes__are_refused(tmp_path, values, kind):
 
 
 @pytest.mark.parametrize("values", [np.array([["a"]]), np.array([[1j]]), np.zeros((1, 1), dtype="M8[s]")])
-def test_arrays_of_no_numbers__are_refused(tmp_path, values):
+def test_arrays_that_are_not_numeric__are_refused(tmp_path, values):
     np.save(tmp_path / "x.npy", values)
     with pytest.raises(InputError, match="expected numbers, found values of type"):
         read(str(tmp_path / "x.npy"))
@@ -163,7 +163,7 @@ def test_options_of_the_other_kind__are_refused(tmp_path, source, options, messa
 
 
 class Trap:
-    """Unpickling it is found out."""
+    """Detects that it is unpickled."""
 
     def __reduce__(self):
         return (open, ("unpickled", "w"))
@@ -189,7 +189,7 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch):
     assert not (tmp_path / "unpickled").exists()
 
 
-def test_arrays_that_promise_too_much__are_refused(tmp_path, monkeypatch):
+def test_arrays_that_declare_too_large_a_shape__are_refused(tmp_path, monkeypatch):
     zarr.create_array(str(tmp_path / "x.zarr"), shape=(10**9, 2), chunks=(10, 2), dtype="f8")
     with pytest.raises(InputError, match="expected most of its 100000000 chunks, found 0"):
         read(str(tmp_path / "x.zarr"))

@@ -1,4 +1,5 @@
-"""Rows of comparisons as they are read: what tables and plots cannot take is refused with the file."""
+"""Rows of comparisons are validated when they are read, and refused with the file if tables and plots cannot show
+them."""
 
 import pytest
 
@@ -38,7 +39,7 @@ def read(place, **changed):
 CLASSES = [{"value": "x", "precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 2}]
 
 
-def test_a_row_as_it_was_written__is_read(tmp_path):
+def test_a_row__is_read_as_it_was_written(tmp_path):
     assert read(tmp_path) == ROW
     metrics = {"c_v": 0.5, "purity": None, "definitions": {"c_v": ["a definition", "a source"]}}
     classified = {"classified": {"field": "f", "classes": CLASSES, "confusion": [[2]]}}
@@ -65,6 +66,6 @@ def test_a_row_as_it_was_written__is_read(tmp_path):
     ],
     ids=str,
 )
-def test_a_row_that_tables_cannot_take__is_refused(tmp_path, changed):
+def test_an_invalid_row__is_refused(tmp_path, changed):
     with pytest.raises(DamagedError, match="remove the file, and the cell is measured again"):
         read(tmp_path, **changed)

@@ -24,9 +24,9 @@ ARRAYS = {
 
 @pytest.mark.parametrize("place", ["disk", "memory"])
 @pytest.mark.parametrize("compress", [True, False])
-def test_arrays__come_back_as_they_were(tmp_path, place, compress):
+def test_arrays__are_read_as_they_were_written(tmp_path, place, compress):
     folder = Folder(tmp_path / "a" if place == "disk" else f"memory://arrays/{compress}")
-    for _ in range(2):  # a second time replaces the first
+    for _ in range(2):  # the second write replaces the first
         write_arrays(folder, ARRAYS, compress=compress)
     found = read_arrays(folder)
     assert set(found) == set(ARRAYS)
@@ -36,7 +36,7 @@ def test_arrays__come_back_as_they_were(tmp_path, place, compress):
         assert found[name].shape == values.shape
 
 
-def test_arrays__that_are_not_there_or_damaged(tmp_path):
+def test_missing_and_damaged_arrays__are_refused(tmp_path):
     with pytest.raises(AbsentError):
         read_arrays(Folder(tmp_path / "none"))
     (tmp_path / "other").mkdir()
@@ -52,7 +52,7 @@ def test_run__keeps_its_record_and_events(tmp_path):
     for number in range(3):
         run.append_event({"event": "iteration", "iteration": number, "elapsed": 1.0})
     with (tmp_path / "run/events.jsonl").open("a") as handle:
-        handle.write('{"event": "iter')  # still being written
+        handle.write('{"event": "iter')  # not yet completely written
     assert [event["iteration"] for event in run.events()] == [0, 1, 2]
     with pytest.raises(OccupiedError):
         run.create({})
@@ -66,7 +66,7 @@ def test_run__keeps_its_record_and_events(tmp_path):
         Run(tmp_path).record()
 
 
-def test_run__with_options_that_could_not_be_read_again_is_not_made(tmp_path):
+def test_a_run_with_options_that_could_not_be_read_again__is_not_created(tmp_path):
     words = [f"{number:060d}" for number in range(600_000)]
     with pytest.raises(OptionError, match="expected options that take at most 33,554,432 bytes"):
         Run(tmp_path / "run").create({**RUN, "options": {"weights": {"words": words}}})
@@ -74,7 +74,7 @@ def test_run__with_options_that_could_not_be_read_again_is_not_made(tmp_path):
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_clean__removes_files_and_folders_that_kills_have_left(tmp_path, held):
+def test_clean__removes_remnants_of_killed_processes(tmp_path, held):
     run, left = Run(tmp_path / "run"), []
     run.create(RUN)
     for folder in (".", "members", "checkpoints", "model"):
@@ -90,7 +90,7 @@ def test_clean__removes_files_and_folders_that_kills_have_left(tmp_path, held):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_run__takes_no_event_whose_figures_are_not_finite(tmp_path, value):
+def test_events_with_figures_that_are_not_finite__are_refused(tmp_path, value):
     run = Run(tmp_path / "run")
     run.create(RUN)
     run.append_event({"event": "iteration", "iteration": 1, "elapsed": 1.0, "change": 0.5})
@@ -109,14 +109,14 @@ def test_run__takes_no_event_whose_figures_are_not_finite(tmp_path, value):
         {"kind": "file", "url": "x.parquet", "digest": "0"}, {"kind": "clusters", "url": "x", "digest": "0" * 64},
     ],
 )  # fmt: skip
-def test_run__with_another_start_is_damaged(tmp_path, start):
+def test_a_run_with_an_unknown_initialisation__is_damaged(tmp_path, start):
     run = Run(tmp_path / "run")
     run.create({**RUN, "start": start})
     with pytest.raises(DamagedError, match="start"):
         run.record()
 
 
-def test_run__without_a_model_says_so(tmp_path):
+def test_a_run_without_a_model__says_so(tmp_path):
     Run(tmp_path / "run").create({})
     with pytest.raises(AbsentError, match="the run has no model yet"):
         StoredModel(tmp_path / "run")
@@ -130,13 +130,13 @@ def recorded(checkpoint, iteration):
     )  # fmt: skip
 
 
-def test_checkpoints__keep_the_last_two_and_ignore_what_was_not_published(tmp_path):
+def test_checkpoints__keep_the_last_two_and_ignore_unpublished_ones(tmp_path):
     checkpoints = Checkpoints(Folder(tmp_path / "checkpoints"))
     assert checkpoints.latest() is None
     assert checkpoints.candidates() == ([], [])
     for iteration in (3, 10, 20):
         checkpoints.publish(recorded(checkpoints.at(iteration), iteration))
-    recorded(checkpoints.at(25), 25)  # cut short before it was published
+    recorded(checkpoints.at(25), 25)  # truncated before it was published
     assert checkpoints.latest() == 20
     names = [name for name in checkpoints.folder.names() if name != "latest.json"]
     assert names == ["00000010", "00000020", "00000025"]
@@ -149,5 +149,5 @@ def test_checkpoints__keep_the_last_two_and_ignore_what_was_not_published(tmp_pa
     assert checkpoints.candidates()[0] == [20, 10]
     assert "latest.json" in checkpoints.candidates()[1][0]
     checkpoints.discard(25)
-    checkpoints.discard(20)  # is whole: stays
+    checkpoints.discard(20)  # is complete, so it is kept
     assert [name for name in checkpoints.folder.names() if name != "latest.json"] == ["00000010", "00000020"]

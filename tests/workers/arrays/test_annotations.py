@@ -1,4 +1,4 @@
-"""Checks of arrays from disk: what is as declared passes, and whatever is not is named."""
+"""Checks of arrays from disk: arrays that match their declarations are accepted, and each other one is named."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -43,8 +43,8 @@ class Lists(State):
         yield from ascending(self, "lists", "topics")
 
 
-def sound():
-    """Lists of three documents over four topics."""
+def valid_arrays():
+    """Return valid lists of three documents over four topics."""
     return {
         "lists": np.array([0, 2, 2, 5]),
         "topics": np.array([1, 3, 0, 1, 2], dtype=np.uint16),
@@ -59,12 +59,12 @@ def fault_of(arrays, state=Lists, **sizes):
     return str(caught.value)
 
 
-def test_arrays_as_declared__make_the_state():
+def test_arrays_that_match_their_declarations__make_the_state():
     known = CheckContext({"topic": 4, "document": 3})
-    state = Lists.checked(sound(), known, "place")
+    state = Lists.checked(valid_arrays(), known, "place")
     assert (state.age, state.levels) == (3, None)
     assert known.sizes["listed"] == 5
-    assert Lists.checked({**sound(), "levels": np.zeros((3, 2))}, known, "place").levels.shape == (3, 2)
+    assert Lists.checked({**valid_arrays(), "levels": np.zeros((3, 2))}, known, "place").levels.shape == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -88,17 +88,17 @@ def test_arrays_as_declared__make_the_state():
         ("more", np.zeros(3), "place/more: expected no array of this name"),
     ],
 )
-def test_an_array_that_is_not__is_named(name, values, text):
-    assert text in fault_of({**sound(), name: values})
+def test_an_array_that_differs_from_its_declaration__is_named(name, values, text):
+    assert text in fault_of({**valid_arrays(), name: values})
 
 
-def test_an_array_that_is_missing__is_named():
-    for name in sound():
-        assert f"place/{name}: the array is missing" in fault_of({k: v for k, v in sound().items() if k != name})
+def test_a_missing_array__is_named():
+    for name in valid_arrays():
+        assert f"place/{name}: the array is missing" in fault_of({k: v for k, v in valid_arrays().items() if k != name})
 
 
-def test_sizes_that_are_known__hold():
-    assert "expected offsets up to 6, found 5" in fault_of(sound(), listed=6)
+def test_known_sizes__must_match():
+    assert "expected offsets up to 6, found 5" in fault_of(valid_arrays(), listed=6)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def test_a_nested_state__has_all_of_its_arrays_or_none():
     assert "place: expected at most 2 moves (of 'old_')" in fault_of(of_fit(old_source=np.arange(3)), Fit)
 
 
-def test_what_memory_alone_may_lack_or_have__is_not_optional_on_disk():
+def test_arrays_that_only_disk_or_only_memory_has__are_checked_accordingly():
     none = {name: values for name, values in of_fit().items() if name != "swept"}
     assert "place/swept: the array is missing" in fault_of(none, Fit)
     assert "place/cache: expected no array of this name" in fault_of(of_fit(cache=np.zeros(2, dtype=np.float32)), Fit)
@@ -146,27 +146,27 @@ def test_what_memory_alone_may_lack_or_have__is_not_optional_on_disk():
 
 
 @dataclass(frozen=True)
-class Vague(State):
+class AmbiguousType(State):
     values: Annotated[npt.NDArray[np.floating], numbers("topic")]
 
 
-def test_a_type_that_names_several_kinds_of_numbers__needs_them_named():
-    with pytest.raises(TypeError, match="expected number types of Vague.values"):
-        Vague.declared_arrays()
+def test_a_type_of_several_kinds_of_numbers__needs_explicit_types():
+    with pytest.raises(TypeError, match="expected number types of AmbiguousType.values"):
+        AmbiguousType.declared_arrays()
 
 
 @dataclass(frozen=True)
-class Bare(State):
+class NotAnnotated(State):
     values: npt.NDArray[np.float64]
 
 
-def test_an_array_that_nothing_declares__is_an_error_of_its_author():
-    with pytest.raises(TypeError, match="expected an annotation of Bare.values"):
-        Bare.declared_arrays()
+def test_an_array_without_annotation__is_an_error_of_its_author():
+    with pytest.raises(TypeError, match="expected an annotation of NotAnnotated.values"):
+        NotAnnotated.declared_arrays()
 
 
 @given(st.lists(st.integers(-5, 5), max_size=20), st.integers(1, 4))
-def test_what_is_looked_at_in_pieces__is_as_if_at_once(values, piece):
+def test_checks_in_chunks__equal_checks_of_the_whole_array(values, piece):
     array = np.array(values, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("collapsium.workers.arrays.annotations.CHUNK_SIZE", piece)
@@ -174,7 +174,7 @@ def test_what_is_looked_at_in_pieces__is_as_if_at_once(values, piece):
         assert value_range(array) == ((min(values), max(values)) if values else (None, 0.0))
 
 
-def test_nan__is_found_in_any_piece():
+def test_nan__is_found_in_every_chunk():
     for place in (0, CHUNK_SIZE - 1, CHUNK_SIZE, 2 * CHUNK_SIZE + 3):
         values = np.zeros(2 * CHUNK_SIZE + 5, dtype=np.float32)
         values[place] = np.nan
@@ -189,10 +189,10 @@ SPECIAL = [0.0, -0.0, 1e-45, 0.5, 1.0, 3.0, 4.0, -1e-9, -3.0, 1e15, 3e38, np.inf
     st.lists(st.sampled_from(SPECIAL), max_size=4),
     st.sampled_from([0, 1, 3.0, 1e15, np.inf]),
 )
-def test_one_pass_over_bits__takes_just_finite_numbers_from_zero_to_the_limit(dtype, numbers, limit):
+def test_the_fast_range_check__accepts_exactly_finite_numbers_from_zero_to_the_limit(dtype, numbers, limit):
     with np.errstate(all="ignore"):
         values = np.array(numbers).astype(dtype)
-    sound = bool(values.size) and bool(
+    valid_arrays = bool(values.size) and bool(
         (np.isfinite(values) & ~np.signbit(values.astype("f8")) & (values <= limit)).all()
     )
-    assert is_from_zero_to(values, limit) is sound
+    assert is_from_zero_to(values, limit) is valid_arrays

@@ -1,4 +1,4 @@
-"""Memory used again: whatever is taken and let go of, no two arrays share a piece, and what waits has its limit."""
+"""Reuse of memory: no two live arrays share a piece of memory, and unused pieces do not exceed their limit."""
 
 import gc
 import mmap
@@ -18,21 +18,21 @@ from collapsium.workers.arrays.buffer_pool import Pool, PoolSettings
 DTYPES = st.sampled_from([np.uint8, np.uint16, np.int32, np.float32, np.float64]).map(np.dtype)
 SETTINGS = PoolSettings()
 SMALL, PAGE, WASTE = SETTINGS.min_bytes, SETTINGS.page_bytes, SETTINGS.max_waste
-LARGE = 2 * SMALL  # bytes of an array that is worth a piece of its own
+LARGE = 2 * SMALL  # bytes of an array that is large enough for a piece
 
 
 def large(pool, size=LARGE, dtype=np.uint8):
-    """An array of `size` bytes."""
+    """Return an array of `size` bytes."""
     return pool.empty(size // np.dtype(dtype).itemsize, dtype)
 
 
 def place(array):
-    """The address of an array's numbers."""
+    """Return the address of an array's numbers."""
     return array.__array_interface__["data"][0]
 
 
-def pieces(pool):
-    """Pieces that wait, by their lengths."""
+def unused_pieces(pool):
+    """Return the lengths of unused pieces."""
     return [len(piece) for piece in pool._free]
 
 
@@ -42,13 +42,13 @@ def pool():
 
 
 @pytest.fixture
-def nothing_idle(pool):
-    """Only as many bytes may wait as are in use or were reserved."""
+def no_unused_bytes(pool):
+    """Keep no more unused bytes than are in use or were reserved."""
     pool.settings = PoolSettings(idle_bytes=0, slack=0.0)
 
 
 @given(st.lists(st.integers(0, 40), max_size=3), DTYPES, st.booleans())
-def test_empty__is_like_any_other_array(shape, dtype, whole):
+def test_empty__returns_an_ordinary_array(shape, dtype, whole):
     shape = (*shape, 1 + SMALL // dtype.itemsize) if whole and 0 not in shape and np.prod(shape) < 20 else tuple(shape)
     array = Pool().empty(shape, dtype)
     assert (array.shape, array.dtype) == (shape, dtype)
@@ -59,7 +59,7 @@ def test_empty__is_like_any_other_array(shape, dtype, whole):
     np.testing.assert_array_equal(array, np.full(shape, 3, dtype))
 
 
-def test_empty__takes_a_number_for_a_shape_and_pieces_only_for_what_is_large(pool):
+def test_empty__accepts_an_integer_shape_and_uses_pieces_only_for_large_arrays(pool):
     for size, used in ((SMALL - 1, 0), (SMALL, SMALL), (SMALL + 1, SMALL + PAGE), (0, 0)):
         array = pool.empty(size, np.uint8)
         assert array.shape == (size,)
@@ -68,7 +68,7 @@ def test_empty__takes_a_number_for_a_shape_and_pieces_only_for_what_is_large(poo
     assert pool.empty((SMALL // 8, 0, 9), np.float64).size == 0
 
 
-def test_zeros__are_zeros_also_where_something_else_was():
+def test_zeros__are_zeros_in_reused_memory_too():
     for _ in range(3):
         array = buffers.zeros((LARGE // 8, 2))
         assert array.dtype == np.float64
@@ -81,7 +81,7 @@ def test_zeros__are_zeros_also_where_something_else_was():
 # Used again ----------------------------------------------------------------------------------------------------------
 
 
-def test_pieces__are_used_again_for_whatever_fits(pool):
+def test_pieces__are_reused_for_other_shapes_and_types(pool):
     first = pool.empty((SMALL, 2), np.uint8)
     where = place(first)
     del first
@@ -91,21 +91,21 @@ def test_pieces__are_used_again_for_whatever_fits(pool):
     assert place(third) != where
     assert pool._used == 2 * LARGE
     del second, third
-    assert pieces(pool) == [LARGE, LARGE]
+    assert unused_pieces(pool) == [LARGE, LARGE]
 
 
-def test_pieces__are_taken_that_waste_least(pool):
+def test_pieces__with_the_least_waste_are_chosen(pool):
     held = {size: large(pool, size) for size in (3 * SMALL, 2 * SMALL, 4 * SMALL, 10 * SMALL)}
     where = {size: place(array) for size, array in held.items()}
     held.clear()
-    assert sorted(pieces(pool)) == sorted(where)
+    assert sorted(unused_pieces(pool)) == sorted(where)
     assert place(first := large(pool, 2 * SMALL - 1)) == where[2 * SMALL]
     assert place(second := large(pool, 2 * SMALL - 1)) == where[3 * SMALL]
     assert place(third := large(pool, 3 * SMALL + 1)) == where[4 * SMALL]
-    # The largest would be mostly empty: a piece of its own is made instead, though it waits.
+    # The largest piece would be mostly empty, so a new piece is allocated although it is unused.
     assert place(fourth := large(pool, SMALL)) not in where.values()
-    assert pieces(pool) == [10 * SMALL]
-    # A piece is used up to this factor too large.
+    assert unused_pieces(pool) == [10 * SMALL]
+    # the largest factor by which a reused piece may be too large
     assert place(large(pool, int(10 * SMALL / WASTE) + 1)) == where[10 * SMALL]
     assert [array.size for array in (first, second, third, fourth)] == [
         2 * SMALL - 1,
@@ -131,27 +131,27 @@ def test_views__keep_a_piece_in_use(pool, view):
     array.fill(1)
     part = view(array)
     del array
-    gc.collect(1)  # of young objects; a search of all would take half a second
+    gc.collect(1)  # of young objects only; a full collection would take half a second
     assert not pool._free
     second = large(pool)
     second.fill(2)
     assert (np.asarray(part).view(np.uint8) == 1).all()
     del part
-    assert pieces(pool) == [LARGE]
+    assert unused_pieces(pool) == [LARGE]
 
 
-def test_arrays__in_a_cycle_are_given_back_by_the_collector(pool):
+def test_arrays_in_a_cycle__are_returned_by_the_garbage_collector(pool):
     array = large(pool)
     cycle = {"array": array}
     cycle["self"] = cycle
     del array, cycle
-    gc.collect(1)  # of young objects; a search of all would take half a second
-    assert pieces(pool) == [LARGE]
+    gc.collect(1)  # of young objects only; a full collection would take half a second
+    assert unused_pieces(pool) == [LARGE]
     assert pool._used == 0
 
 
-class Taking(RuleBasedStateMachine):
-    """Arrays are taken, viewed and let go of in any order; each keeps its own numbers."""
+class AllocationMachine(RuleBasedStateMachine):
+    """Allocates arrays, makes views and drops them in any order; each array must keep its own numbers."""
 
     def __init__(self):
         super().__init__()
@@ -171,7 +171,7 @@ class Taking(RuleBasedStateMachine):
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
-    def let_go(self, data):
+    def drop(self, data):
         self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
 
     @precondition(lambda self: self.held)
@@ -192,26 +192,26 @@ class Taking(RuleBasedStateMachine):
 
     @invariant()
     def bytes_are_counted(self):
-        assert self.pool._idle == sum(pieces(self.pool))
+        assert self.pool._idle == sum(unused_pieces(self.pool))
         sizes = [size for _, _, size in self.held if size]
         assert sum(sizes) <= self.pool._used <= sum(WASTE * size + PAGE for size in sizes)
 
     @invariant()
-    def no_more_waits_than_may(self):
+    def unused_bytes_are_limited(self):
         self.peak = self.peak if self.pool._used else 0
         in_all = max((1 + SETTINGS.slack) * self.peak, self.pool._reserved, self.pool._used + SETTINGS.idle_bytes)
         assert self.pool._idle + self.pool._used <= in_all
 
 
-TestTaking = Taking.TestCase
+TestTaking = AllocationMachine.TestCase
 TestTaking.settings = settings(max_examples=20, stateful_step_count=25, deadline=None, derandomize=True)
 
 
 # The limit -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("nothing_idle")
-def test_limit__is_what_was_in_use_at_once_until_nothing_is(pool):
+@pytest.mark.usefixtures("no_unused_bytes")
+def test_the_limit__is_the_peak_of_use_until_nothing_is_in_use(pool):
     arrays = [large(pool) for _ in range(6)]
     waiting = []
     while arrays:
@@ -219,35 +219,35 @@ def test_limit__is_what_was_in_use_at_once_until_nothing_is(pool):
         waiting.append(len(pool._free))
     assert waiting == [1, 2, 3, 4, 5, 0]
     array = large(pool)
-    assert pieces(pool) == []
+    assert unused_pieces(pool) == []
     del array
 
 
-@pytest.mark.usefixtures("nothing_idle")
-def test_limit__releases_the_buffers_that_were_unused_longest(pool):
+@pytest.mark.usefixtures("no_unused_bytes")
+def test_the_limit__releases_the_longest_unused_pieces(pool):
     arrays = [large(pool, LARGE + n * PAGE) for n in range(5)]
     for _ in range(4):
         arrays.pop(0)
-    assert pieces(pool) == [LARGE + n * PAGE for n in range(4)]
-    # One is in use, four wait. Another one, which fits in none of them, leaves room for one.
+    assert unused_pieces(pool) == [LARGE + n * PAGE for n in range(4)]
+    # One piece is in use and four are unused. A new one, for which none is large enough, leaves room for one unused piece.
     arrays.append(large(pool, 3 * LARGE))
-    assert pieces(pool) == [LARGE + 3 * PAGE]
+    assert unused_pieces(pool) == [LARGE + 3 * PAGE]
 
 
-@pytest.mark.usefixtures("nothing_idle")
-def test_limit__falls_while_less_is_in_use(pool):
+@pytest.mark.usefixtures("no_unused_bytes")
+def test_the_limit__decreases_if_less_is_in_use(pool):
     pool.settings = PoolSettings(idle_bytes=0, slack=0.0, peak_arrays=10)
     arrays = [large(pool) for _ in range(8)]
     del arrays[2:]
-    assert len(pieces(pool)) == 6
+    assert len(unused_pieces(pool)) == 6
     for _ in range(100):
         large(pool)
-    # Two are in use, and three at most while these were made.
-    assert len(pieces(pool)) == 1
+    # Two are in use now, and at most three were while these arrays were made.
+    assert len(unused_pieces(pool)) == 1
 
 
-def test_limit__stays_while_as_much_is_in_use_again_and_again(pool, monkeypatch):
-    """As in the iterations of a fit, in whatever phase of them the arrays are counted anew."""
+def test_the_limit__does_not_decrease_in_periodic_use(pool, monkeypatch):
+    """The use is as in the iterations of a fit; the peak may be measured anew in any phase of them."""
     pool.settings = PoolSettings(idle_bytes=0, peak_arrays=40)
     sizes = [LARGE, 9 * LARGE] * 4
     before = [large(pool, size) for size in sizes]
@@ -255,58 +255,58 @@ def test_limit__stays_while_as_much_is_in_use_again_and_again(pool, monkeypatch)
     for iteration in range(30):
         for place_of_shard, size in enumerate(sizes):
             for _ in range(3):
-                large(pool)  # arrays that a task makes for itself
+                large(pool)  # temporary arrays of a task
             before[place_of_shard] = large(pool, size)
         if iteration == 0:
             monkeypatch.setattr(pool, "_fetch", lambda size: fetched.append(size) or Pool()._fetch(size))
     assert fetched == []
 
 
-@pytest.mark.usefixtures("nothing_idle")
-def test_release__leaves_what_is_in_use(pool):
+@pytest.mark.usefixtures("no_unused_bytes")
+def test_release__keeps_pieces_in_use(pool):
     arrays = [large(pool) for _ in range(4)]
     pool.reserve([LARGE] * 8)
     del arrays[1:]
-    assert len(pieces(pool)) == 7
+    assert len(unused_pieces(pool)) == 7
     pool.release()
-    assert pieces(pool) == []
+    assert unused_pieces(pool) == []
 
 
-def test_limit__leaves_some_however_little_is_in_use(pool):
+def test_the_limit__never_falls_below_the_idle_bytes(pool):
     pool.settings = PoolSettings(idle_bytes=2 * LARGE)
     arrays = [large(pool) for _ in range(5)]
     arrays.clear()
-    assert pieces(pool) == [LARGE, LARGE]
+    assert unused_pieces(pool) == [LARGE, LARGE]
 
 
-def test_limit__is_low_where_memory_is_short(pool):
+def test_the_limit__is_low_when_memory_is_short(pool):
     pool.settings = PoolSettings(idle_bytes=LARGE)
     pool.lean = True
     arrays = [large(pool) for _ in range(6)]
     for _ in range(3):
         arrays.pop()
-        assert pieces(pool) == [LARGE]
+        assert unused_pieces(pool) == [LARGE]
     pool.lean = False
     arrays.pop()
-    assert pieces(pool) == [LARGE] * 2
+    assert unused_pieces(pool) == [LARGE] * 2
 
 
-def test_limit__where_memory_is_short__leaves_what_was_reserved(pool):
-    """By shards that stay in memory while others are in scratch files."""
+def test_the_limit_when_memory_is_short__keeps_reserved_pieces(pool):
+    """The reservation is for shards that stay in memory while others are in scratch files."""
     pool.settings = PoolSettings(idle_bytes=LARGE)
     pool.lean = True
     pool.reserve([LARGE] * 3)
-    assert len(pieces(pool)) == 3
+    assert len(unused_pieces(pool)) == 3
     arrays = [large(pool) for _ in range(6)]
     for waiting in (1, 1, 1, 1, 2, 3):
         arrays.pop()
-        assert len(pieces(pool)) == waiting
+        assert len(unused_pieces(pool)) == waiting
 
 
-@pytest.mark.usefixtures("nothing_idle")
+@pytest.mark.usefixtures("no_unused_bytes")
 def test_released_pieces__are_returned_to_the_system(pool, monkeypatch):
     class Piece(mmap.mmap):
-        """A piece that can be referred to weakly."""
+        """A piece that supports weak references."""
 
     allocated = []
 
@@ -324,16 +324,16 @@ def test_released_pieces__are_returned_to_the_system(pool, monkeypatch):
 # Reserving -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("nothing_idle")
+@pytest.mark.usefixtures("no_unused_bytes")
 @given(st.lists(st.integers(SMALL, 3 * SMALL), min_size=1, max_size=4))
-def test_reserve__fetches_ahead_what_arrays_then_take(sizes):
-    """Whatever the sizes: pieces are whole pages, and none of them may be let go of for that."""
+def test_reserve__allocates_the_memory_that_arrays_of_these_sizes_then_use(sizes):
+    """Pieces are whole pages, and none of them may be released during the reservation."""
     pool = Pool()
     pool.reserve(sizes)
-    assert sorted(pieces(pool)) == sorted(-(-size // PAGE) * PAGE for size in sizes)
+    assert sorted(unused_pieces(pool)) == sorted(-(-size // PAGE) * PAGE for size in sizes)
     assert pool._used == 0
     where = {place(np.frombuffer(piece, np.uint8)) for piece in pool._free}
-    # In falling order, in which no array takes the piece of a larger one.
+    # In descending order, no array takes the piece of a larger one.
     arrays = [large(pool, size) for size in sorted(sizes, reverse=True)]
     assert {place(array) for array in arrays} == where
     assert not pool._free
@@ -341,8 +341,8 @@ def test_reserve__fetches_ahead_what_arrays_then_take(sizes):
     assert len(pool._free) == len(sizes)
 
 
-def test_reserve__fetches_nothing_again_for_an_owner_that_has_memory(pool):
-    """A worker that reads its shards again, after work was lost, would else hold twice what was planned."""
+def test_reserve__allocates_nothing_again_for_an_owner_with_a_reservation(pool):
+    """A worker that reads its shards again, after work was lost, would otherwise hold twice the planned memory."""
     for _ in range(3):
         pool.reserve([LARGE] * 2, "one shard")
         pool.reserve([LARGE] * 2, "another")
@@ -352,20 +352,20 @@ def test_reserve__fetches_nothing_again_for_an_owner_that_has_memory(pool):
     assert pool._reserved == 2 * LARGE
 
 
-def test_reserve__fetches_nothing_for_what_is_small(pool):
+def test_reserve__allocates_nothing_for_small_arrays(pool):
     pool.reserve([])
     pool.reserve(size for size in (0, 10, SMALL - 1))
     assert (pool._idle, pool._reserved, pool._free) == (0, 0, [])
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the system which pages are there")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="page faults are counted on Linux only")
 def test_reserve__touches_every_page(pool):
-    """Only then is it fetched: a map alone is a promise."""
+    """Only touching a page allocates it; a mapping alone does not."""
     import resource
 
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     pool.reserve([64 * SMALL])
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt > faults  # of huge pages, few
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt > faults  # few pages, if they are huge
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     large(pool, 64 * SMALL).fill(1)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults < 16
@@ -374,7 +374,7 @@ def test_reserve__touches_every_page(pool):
 # Threads -------------------------------------------------------------------------------------------------------------
 
 
-def test_threads__take_and_give_side_by_side(pool):
+def test_threads__allocate_and_drop_arrays_concurrently(pool):
     wrong, rounds = [], 60
 
     def work(number):
@@ -393,10 +393,10 @@ def test_threads__take_and_give_side_by_side(pool):
         thread.join()
     assert not wrong
     assert pool._used == 0
-    assert pool._idle == sum(pieces(pool))
+    assert pool._idle == sum(unused_pieces(pool))
 
 
-def test_arrays__given_back_by_another_thread_are_taken_here(pool):
+def test_arrays_returned_by_another_thread__are_reused_in_this_one(pool):
     holder = [large(pool)]
     where = place(holder[0])
     thread = threading.Thread(target=holder.clear)

@@ -12,7 +12,7 @@ from collapsium.workers.arrays.delta import Delta, change, fresh, total
 
 @st.composite
 def deltas(draw):
-    """Deltas over a few words, some arrays of which may be missing; whole numbers, so that sums are exact."""
+    """Draw deltas over a few words, some arrays of which may be missing; values are integers, so that sums are exact."""
     words = np.array(sorted(draw(st.sets(st.integers(0, 6)))), dtype=np.int32)
     numbers = np.random.default_rng(draw(st.integers(0, 10**6)))
     parts = {}
@@ -26,7 +26,7 @@ def deltas(draw):
 
 
 def dense(delta):
-    """All arrays over all words, zeros where there is nothing."""
+    """Return all arrays over all words, with zeros where a delta has no values."""
     word = np.zeros((7, 2))
     if "word_topic" in delta:
         word[delta.ids["word"]] = delta["word_topic"]
@@ -35,7 +35,7 @@ def dense(delta):
 
 
 @given(st.lists(deltas(), max_size=5))
-def test_total__is_the_sum_of_what_each_holds(given_deltas):
+def test_total__is_the_sum_of_the_deltas(given_deltas):
     expected = sum((dense(delta) for delta in given_deltas), np.zeros(17))
     np.testing.assert_array_equal(dense(total(given_deltas)), expected)
 
@@ -47,14 +47,14 @@ def test_addition__does_not_depend_on_grouping_or_order(first, second, third):
 
 
 @given(deltas())
-def test_zero__changes_nothing(delta):
+def test_adding_zero__changes_nothing(delta):
     for found in (delta + Delta(), Delta() + delta):
         np.testing.assert_array_equal(dense(found), dense(delta))
         assert found.seconds == delta.seconds
 
 
 @given(deltas(), deltas())
-def test_addition__leaves_both_alone(first, second):
+def test_addition__does_not_change_its_operands(first, second):
     before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (first, second)]
     assert (first + second).seconds == {"kernel": 2.0}
     for delta, values in zip((first, second), before, strict=True):
@@ -63,13 +63,13 @@ def test_addition__leaves_both_alone(first, second):
 
 
 @given(deltas(), st.integers(0, 7))
-def test_between__cuts_into_parts_that_add_up(delta, cut):
+def test_between__cuts_a_delta_into_parts_that_add_up(delta, cut):
     low, high = delta.between("word", 0, cut), delta.between("word", cut, 7)
     np.testing.assert_array_equal(dense(low + high)[:14], dense(delta)[:14])
     np.testing.assert_array_equal(dense(delta.with_dim("word") + delta.without_dim("word")), dense(delta))
 
 
-def test_addition__refuses_what_does_not_fit():
+def test_addition__refuses_deltas_that_do_not_fit():
     with pytest.raises(ValueError, match="cannot be added"):
         Delta({"x": fresh(np.zeros(2), "topic")}) + Delta({"x": fresh(np.zeros(3), "topic")})
     with pytest.raises(ValueError, match="cannot be added"):
@@ -82,7 +82,7 @@ def test_addition__refuses_what_does_not_fit():
         Delta({"x": fresh(np.zeros(2), "word")}) + Delta({"x": fresh(np.zeros(1), "word")}, {"word": np.array([1])})
 
 
-def test_addition__aligns_ids_that_only_one_side_has():
+def test_addition__aligns_ids_that_only_one_delta_has():
     first = Delta({"node": change(np.array([1.0, 2.0]), "node")}, {"node": np.array([3, 9])})
     second = Delta({"node": change(np.array([10.0]), "node")}, {"node": np.array([5])})
     both = first + second
@@ -90,7 +90,7 @@ def test_addition__aligns_ids_that_only_one_side_has():
     np.testing.assert_array_equal(both["node"], [1.0, 10.0, 2.0])
 
 
-def test_addition__aligns_rows_and_columns_that_only_one_side_has():
+def test_addition__aligns_rows_and_columns_that_only_one_delta_has():
     def table(words, topics, *rows):
         ids = {"word": np.array(words), "topic": np.arange(topics)}
         return Delta({"n": change(np.array(rows), "word", "topic"), "m": fresh(np.arange(topics), "topic")}, ids)
@@ -105,8 +105,8 @@ def test_addition__aligns_rows_and_columns_that_only_one_side_has():
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 1000])
-def test_total__is_the_same_however_many_rows_are_added_at_a_time(monkeypatch, rows):
-    """Sums of arrays with all, some or no words, contiguous in memory or not."""
+def test_total__does_not_depend_on_the_number_of_rows_added_at_a_time(monkeypatch, rows):
+    """Arrays have all, some or no words, and may be contiguous or not."""
     monkeypatch.setattr(delta_, "ADDED_BYTES", rows * 3 * 4)
     numbers, words = np.random.default_rng(rows), np.arange(20)
     expected, summands = np.zeros((20, 3), np.float32), []
@@ -119,12 +119,12 @@ def test_total__is_the_same_however_many_rows_are_added_at_a_time(monkeypatch, r
     assert not total([summands[2], summands[2]])["n"].size
 
 
-# Two sweeps, one after the other -------------------------------------------------------------------------------------
+# Two successive sweeps -----------------------------------------------------------------------------------------------
 
 
 @given(deltas(), deltas())
-def test_then__adds_changes_and_keeps_what_is_fresh_of_the_later(first, second):
-    """Changes that a delta does not have count as zero; what only the earlier sums up is kept."""
+def test_then__adds_changes_and_keeps_the_fresh_sums_of_the_second_sweep(first, second):
+    """Changes that a delta lacks count as zero, and fresh sums that only the first sweep has are kept."""
     both = first.then(second)
     np.testing.assert_array_equal(dense(both)[:14], dense(first)[:14] + dense(second)[:14])
     last = Delta({name: part for name, part in {**first.parts, **second.parts}.items() if part.kind == "fresh"})
@@ -140,10 +140,10 @@ def test_then__does_not_depend_on_grouping(first, second, third):
 
 
 @given(deltas(), deltas())
-def test_then__leaves_both_alone(first, second):
+def test_then__does_not_change_its_operands(first, second):
     before = [{name: part.values.copy() for name, part in delta.parts.items()} for delta in (first, second)]
     both = first.then(second)
-    for addend in (first, second):  # what one alone has is shared, and never changed
+    for addend in (first, second):  # an array that only one delta has is shared, so it must never be changed
         both = total([both, addend, addend])
     for delta, values in zip((first, second), before, strict=True):
         for name, part in delta.parts.items():
@@ -158,12 +158,12 @@ def test_then__of_nothing(delta):
 
 # Many deltas ---------------------------------------------------------------------------------------------------------
 
-STEP = 2.0**-15  # of a responsibility
+STEP = 2.0**-15  # one step of a responsibility
 
 
 @st.composite
 def float_deltas(draw, exact=False, most=12):
-    """Changes of rows as sweeps leave them: float32, over some of 20 words; whole steps of few tokens, or any."""
+    """Draw changes of float32 rows over some of 20 words, as sweeps leave them: steps of few tokens, or any numbers."""
     numbers = np.random.default_rng(draw(st.integers(0, 10**6)))
     sums = []
     for _ in range(draw(st.integers(1, most))):
@@ -185,39 +185,39 @@ def check_same_bits(first, second):
     np.testing.assert_array_equal(bits(first)[1], bits(second)[1])
 
 
-def grouped(given_deltas, data):
-    """The sum of the same deltas in the same order, put in brackets at random."""
+def sum_in_random_brackets(given_deltas, data):
+    """Return the sum of the deltas in their order, with random brackets."""
     if len(given_deltas) == 1:
         return given_deltas[0]
     cut = data.draw(st.integers(1, len(given_deltas) - 1))
-    return grouped(given_deltas[:cut], data) + grouped(given_deltas[cut:], data)
+    return sum_in_random_brackets(given_deltas[:cut], data) + sum_in_random_brackets(given_deltas[cut:], data)
 
 
 @given(float_deltas(exact=True), st.data())
-def test_total__of_whole_steps_is_exact_in_any_order_and_grouping(given_deltas, data):
-    """Up to 2^9 tokens steps of 2^-15 are exact in float32, and so are their sums."""
+def test_total_of_whole_steps__is_exact_in_any_order_and_grouping(given_deltas, data):
+    """Up to 2^9 tokens, steps of 2^-15 and their sums are exact in float32."""
     expected = total(given_deltas)["word_active"]
     order = data.draw(st.permutations(given_deltas))
-    np.testing.assert_array_equal(grouped(given_deltas, data)["word_active"], expected)
+    np.testing.assert_array_equal(sum_in_random_brackets(given_deltas, data)["word_active"], expected)
     np.testing.assert_array_equal(total(order)["word_active"], expected)
 
 
 @given(float_deltas(), st.data())
-def test_total__adds_from_left_to_right_to_the_same_bits(given_deltas, data):
+def test_total__adds_from_left_to_right_with_the_same_bits(given_deltas, data):
     expected = given_deltas[0]
     for delta in given_deltas[1:]:
         expected = expected + delta
     check_same_bits(total(given_deltas), expected)
     check_same_bits(total(iter(given_deltas)), expected)
-    # Deltas without arrays do not move the brackets.
+    # Deltas without arrays do not change the brackets.
     place = data.draw(st.integers(0, len(given_deltas)))
     check_same_bits(total([*given_deltas[:place], Delta(), *given_deltas[place:]]), expected)
 
 
 @given(float_deltas(), st.data())
-def test_total__in_other_brackets_differs_by_rounding_alone(given_deltas, data):
+def test_total_with_other_brackets__differs_by_rounding_only(given_deltas, data):
     size = sum(float(np.abs(delta["word_active"]).max(initial=0.0)) for delta in given_deltas)
-    found, expected = grouped(given_deltas, data), total(given_deltas)
+    found, expected = sum_in_random_brackets(given_deltas, data), total(given_deltas)
     np.testing.assert_allclose(found["word_active"], expected["word_active"], atol=len(given_deltas) * 2e-7 * size)
     np.testing.assert_allclose(found["word_rest"], expected["word_rest"], atol=1e-12)
 
@@ -228,12 +228,12 @@ def test_total__conserves_sums_over_words(given_deltas):
     for name in ("word_active", "word_rest"):
         expected = sum(delta[name].sum(axis=0, dtype=np.float64) for delta in given_deltas)
         np.testing.assert_allclose(found[name].sum(axis=0, dtype=np.float64), expected, rtol=1e-12, atol=1e-9)
-    assert found["word_active"].dtype == np.float32  # nothing grows on its way
+    assert found["word_active"].dtype == np.float32  # arrays must not grow while they are added
     np.testing.assert_array_equal(found.ids["word"], np.unique(np.concatenate([d.ids["word"] for d in given_deltas])))
 
 
 @given(float_deltas(), st.data())
-def test_add__takes_deltas_and_what_sweeps_left(given_deltas, data):
+def test_add__accepts_deltas_and_results_of_sweeps(given_deltas, data):
     mixed = [tasks.Swept({}, delta) if data.draw(st.booleans()) else delta for delta in given_deltas]
     found = tasks.add(mixed)
     check_same_bits(found, total(given_deltas))
@@ -243,7 +243,7 @@ def test_add__takes_deltas_and_what_sweeps_left(given_deltas, data):
 
 
 @given(float_deltas(most=1), st.sets(st.integers(1, 19), max_size=4))
-def test_pick__cuts_what_a_sweep_left_into_blocks_that_add_up(given_deltas, inner):
+def test_pick__cuts_the_result_of_a_sweep_into_blocks_that_add_up(given_deltas, inner):
     """Arrays without words belong to the first block only."""
     (whole,) = given_deltas
     swept, edges = tasks.Swept({}, whole), [0, *sorted(inner), 20]
@@ -262,8 +262,8 @@ def test_pick__cuts_what_a_sweep_left_into_blocks_that_add_up(given_deltas, inne
     st.sampled_from(["float32", "float64"]),
     st.integers(0, 2**31),
 )
-def test_pickle__gives_back_what_was_packed(rows, columns, share, dtype, seed):
-    """Also where tables are sent without their zeros, which tables of this size are not by themselves."""
+def test_pickle__restores_the_delta(rows, columns, share, dtype, seed):
+    """This includes tables that are sent without their zeros, which is otherwise done for larger tables only."""
     generator = np.random.default_rng(seed)
     values = generator.normal(size=(rows, columns)).astype(dtype) * (generator.random((rows, columns)) < share)
     given_ = Delta({"word_topic": change(values, "word", "topic")}, {"word": np.arange(rows) * 2})
@@ -281,7 +281,7 @@ def test_pickle__gives_back_what_was_packed(rows, columns, share, dtype, seed):
 
 
 @given(st.integers(1, 30), st.integers(1, 7), st.integers(1, 200), st.integers(0, 1000))
-def test_rows__are_added_some_at_a_time_with_the_same_bits(rows, columns, added_bytes, seed):
+def test_rows_added_in_chunks__give_the_same_bits(rows, columns, added_bytes, seed):
     generator = np.random.default_rng(seed)
     words = [np.flatnonzero(generator.random(rows) < 0.7).astype(np.int32) for _ in range(4)]
     terms = [generator.random((ids.size, columns), np.float32) for ids in words]

@@ -10,12 +10,12 @@ STREAM = Stream(3, "start", 0)
 
 
 def of(rows, stream=STREAM, number=0):
-    """Addresses of documents that make a shard."""
+    """Return the addresses of documents that make a shard."""
     return document_hashes(Shard.of(number, documents_of(rows)), stream.at(place=number))
 
 
 @given(bags(), st.data())
-def test_addresses__do_not_depend_on_how_documents_are_cut_and_ordered(drawn, data):
+def test_addresses__do_not_depend_on_the_order_and_division_of_documents(drawn, data):
     rows, _ = drawn
     whole = of(rows)
     assert whole.dtype == np.int64
@@ -28,7 +28,7 @@ def test_addresses__do_not_depend_on_how_documents_are_cut_and_ordered(drawn, da
 
 
 @given(bags(max_documents=20, max_words=8))
-def test_addresses__are_the_same_for_the_same_documents_alone(drawn):
+def test_addresses__are_equal_for_equal_documents_only(drawn):
     rows, _ = drawn
     found = of(rows)
     for row, first in zip(rows, found, strict=True):
@@ -37,14 +37,14 @@ def test_addresses__are_the_same_for_the_same_documents_alone(drawn):
 
 
 @given(bags())
-def test_addresses__are_others_for_another_seed_purpose_or_iteration(drawn):
+def test_addresses__depend_on_seed_purpose_and_iteration(drawn):
     rows, _ = drawn
     for stream in (Stream(4, "start", 0), Stream(3, "sweep", 0), Stream(3, "start", 1)):
         assert (of(rows) != of(rows, stream)).all()
 
 
-def test_addresses__are_spread_evenly():
-    """By their size and by their low bits, of documents that differ in one count or one word."""
+def test_addresses__are_uniformly_distributed():
+    """Both their size and their low bits are uniform, even if documents differ in one count or one word only."""
     found = of([{word: count} for word in range(50) for count in range(1, 41)])
     for bits in (found / 2.0**63, (found % 1024) / 1024):
         shares = np.histogram(bits, 10, (0.0, 1.0))[0] / found.size
@@ -52,7 +52,7 @@ def test_addresses__are_spread_evenly():
 
 
 @given(bags(max_documents=12, max_words=3, max_count=2), st.integers(0, 14), st.data())
-def test_smallest__of_shards_together_match_the_corpus(drawn, count, data):
+def test_smallest__of_several_shards_equals_the_corpus(drawn, count, data):
     rows, _ = drawn
     present = np.array([bool(row) for row in rows])
     whole = smallest_hashes(of(rows), count, present)

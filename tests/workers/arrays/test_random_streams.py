@@ -14,16 +14,17 @@ def numbers(stream):
 
 
 @given(addresses)
-def test_stream__same_address_same_numbers(stream):
+def test_streams_with_the_same_address__have_the_same_numbers(stream):
     np.testing.assert_array_equal(numbers(stream), numbers(stream.at()))
 
 
 @given(addresses, addresses)
-def test_stream__other_address_other_numbers(first, second):
+def test_streams_with_another_address__have_other_numbers(first, second):
     assert (first == second) == bool((numbers(first) == numbers(second)).all())
 
 
-def test_stream__is_uniform_across_neighbouring_addresses():
+def test_streams__are_uniform_across_neighbouring_addresses():
     first = np.array([Stream(0, "start", 0, place).generator().random() for place in range(2000)])
     counts, _ = np.histogram(first, bins=10, range=(0, 1))
-    assert ((counts - 200) ** 2 / 200).sum() < 30  # chi-squared with 9 degrees of freedom: 30 is beyond 1 in 2000
+    # chi-squared with 9 degrees of freedom exceeds 30 with a probability below 1/2000
+    assert ((counts - 200) ** 2 / 200).sum() < 30

@@ -28,7 +28,7 @@ def test_polygammas__agree_with_scipy(values):
     check_polygammas(np.array(values))
 
 
-def test_polygammas__recurrence_holds():
+def test_polygammas__satisfy_the_recurrence():
     x = np.geomspace(1e-3, 1e3, 200)
     first, second, third = ours(x)
     up = ours(x + 1)

@@ -13,8 +13,8 @@ DTYPES = st.sampled_from([np.uint16, np.int32, np.int64, np.float32, np.float64]
 
 
 @st.composite
-def named(draw, max_dims=2):
-    """Named arrays: single numbers, empty ones, tables."""
+def named_arrays(draw, max_dims=2):
+    """Return named arrays: scalars, empty arrays and tables."""
     names = draw(st.sets(st.sampled_from(["age", "lists", "shares", "counts"]), min_size=1))
     shapes = arrays.array_shapes(min_dims=0, max_dims=max_dims, min_side=0, max_side=5)
     return {name: draw(arrays.arrays(draw(DTYPES), draw(shapes))) for name in sorted(names)}
@@ -34,8 +34,8 @@ def folders(path):
     return sorted(path.iterdir())
 
 
-@given(named())
-def test_spill_files__have_the_arrays_that_were_spilled(tmp_path, given_arrays):
+@given(named_arrays())
+def test_spill_files__contain_the_spilled_arrays(tmp_path, given_arrays):
     spilled = spill(given_arrays, str(tmp_path / "scratch"))
     check_equal(spilled, given_arrays)
     check_equal(dict(spilled), given_arrays)
@@ -44,7 +44,7 @@ def test_spill_files__have_the_arrays_that_were_spilled(tmp_path, given_arrays):
     assert not (tmp_path / "elsewhere").exists()
 
 
-@given(named(), st.integers(0, 5), st.integers(0, 5))
+@given(named_arrays(), st.integers(0, 5), st.integers(0, 5))
 def test_part__equals_slicing(tmp_path, given_arrays, first, last):
     spilled = spill(given_arrays, str(tmp_path))
     for name, values in given_arrays.items():
@@ -56,8 +56,8 @@ def test_part__equals_slicing(tmp_path, given_arrays, first, last):
             np.testing.assert_array_equal(spilled.read_rows(name, low, None), values[low:])
 
 
-@given(named(), st.integers(0, 5), st.integers(0, 5))
-def test_writer__writes_chunks_one_after_another(tmp_path, given_arrays, some_rows, other_rows):
+@given(named_arrays(), st.integers(0, 5), st.integers(0, 5))
+def test_writer__writes_successive_chunks(tmp_path, given_arrays, some_rows, other_rows):
     writer = SpillWriter(str(tmp_path))
     low, high = sorted((some_rows, other_rows))
     rows = {name: values for name, values in given_arrays.items() if values.ndim}
@@ -67,7 +67,7 @@ def test_writer__writes_chunks_one_after_another(tmp_path, given_arrays, some_ro
     check_equal(writer.finish(), given_arrays)
 
 
-def test_writer__takes_arrays_that_are_not_contiguous(tmp_path):
+def test_writer__accepts_arrays_that_are_not_contiguous(tmp_path):
     table = np.arange(12).reshape(3, 4)
     given_arrays = {"rows": table.T, "steps": np.arange(10)[::3], "column": table[:, 1]}
     check_equal(spill(given_arrays, str(tmp_path)), given_arrays)
@@ -86,7 +86,7 @@ def test_spill_files__are_removed_with_the_last_reference(tmp_path):
     assert folders(tmp_path) == []
 
 
-def test_spill_files__have_a_writer_of_others(tmp_path):
+def test_spill_files__provide_a_writer_for_new_files(tmp_path):
     spilled = spill({"a": np.arange(3)}, str(tmp_path))
     writer = spilled.writer()
     writer.add({"b": np.zeros((2, 0))})
@@ -97,8 +97,8 @@ def test_spill_files__have_a_writer_of_others(tmp_path):
     check_equal(second, {"b": np.zeros((2, 0))})
 
 
-@given(named())
-def test_spill_files__are_pickled_as_a_plain_dict(tmp_path, given_arrays):
+@given(named_arrays())
+def test_spill_files__are_pickled_as_a_plain_dictionary(tmp_path, given_arrays):
     spilled = spill(given_arrays, str(tmp_path))
     for protocol in (4, pickle.HIGHEST_PROTOCOL):
         restored = pickle.loads(pickle.dumps(spilled, protocol))
@@ -107,7 +107,7 @@ def test_spill_files__are_pickled_as_a_plain_dict(tmp_path, given_arrays):
     assert isinstance(spilled, SpillFiles)
 
 
-def test_spill_files__have_no_other_names(tmp_path):
+def test_spill_files__lack_arrays_that_were_not_spilled(tmp_path):
     spilled = spill({"a": np.arange(3)}, str(tmp_path))
     assert "b" not in spilled
     with pytest.raises(KeyError):

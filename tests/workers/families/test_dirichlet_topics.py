@@ -1,4 +1,4 @@
-"""Topics and priors that likelihoods integrate over, beside the prediction of documents without words."""
+"""Topics and priors over which likelihoods integrate, and the prediction of documents without words."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ OPTIONS = {
 }
 
 
-def test_families__of_flat_topics_and_one_prior_have_them():
+def test_families_of_flat_topics_with_one_prior__have_dirichlet_topics():
     able = {name for name in family_names() if issubclass(load_family(name), IntegratesProportions)}
     assert able == set(OPTIONS)
 

@@ -1,5 +1,8 @@
-"""A family whose nodes are born in shards, get their names from `update`, and are merged by moves: the contract must
-carry it without a change to the loop. It counts documents by their lengths, a node a length."""
+"""A toy family whose nodes are born in shards, named by `update`, and merged by moves.
+
+The family contract must support it without a change to the loop. It counts documents by their lengths, with one node
+per length.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -35,12 +38,12 @@ from tests.fits import problem_of
 from tests.networks import DIAMOND, LABELS
 from tests.storage.corpus.test_vectors import write_vectors
 
-BORN = 1_000_000  # ids from here on are (shard, n) until update names them
+BORN = 1_000_000  # ids from here on mean (shard, n), until update gives the nodes their final ids
 
 
 @dataclass(frozen=True)
 class ToyGlobalState(GlobalState):
-    """Nodes by id with their counts, the length of each, and the moves that named them."""
+    """Nodes by id with their counts and lengths, and the moves that named them."""
 
     names: Annotated[Any, numbers("node", -np.inf, np.inf, dtypes="i8")]
     ids: Annotated[Any, numbers("node", -np.inf, np.inf, dtypes="i8")]
@@ -52,20 +55,20 @@ class ToyGlobalState(GlobalState):
 
 @dataclass(frozen=True)
 class ToyRows(Rows):
-    """Nothing that counts."""
+    """Rows without content."""
 
     word_documents: Any
 
 
 @dataclass(frozen=True)
 class ToyLocal(LocalState):
-    """The node of each document, and the last move that it knows."""
+    """The node of each document, and the last move that was applied to it."""
 
     node: Any
     moves: int
 
     def caught_up(self, global_state):
-        """Bring a local state that has slept up to the last move."""
+        """Apply the moves that a local state has missed."""
         node = self.node.copy()
         for number, old, new in global_state.moves:
             if number > self.moves:
@@ -82,7 +85,7 @@ def _delta(shard, before, node):
 
 
 class Toy(Family):
-    """Counts documents by their lengths, and names the nodes that shards have born."""
+    """Counts documents by their lengths, and names the nodes that shards have created."""
 
     Options = FamilyOptions
     global_state_type, rows_type, local_type, documents_type = ToyGlobalState, ToyRows, ToyLocal, LocalState
@@ -163,12 +166,12 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, cuts):
     counted = {length: counts[name] for name, length in state.global_state.names.tolist()}
     assert counted == {0: 1.0, 1: 1.0, 2: 3.0, 5: 2.0}
     assert progress.figures["nodes"] == 4.0
-    assert state.global_state.rounds > 4  # more than one round in an iteration
-    assert len(state.global_state.moves) > 4  # one length is born in several shards, and each birth is merged by a move
+    assert state.global_state.rounds > 4  # there was more than one round in an iteration
+    assert len(state.global_state.moves) > 4  # some lengths are born in several shards, and moves merge these births
     assert all((swept.value.local.node < BORN).all() for swept in state.swept)
 
 
-def test_families__are_discovered_and_an_unknown_one_is_suggested():
+def test_families__are_discovered_and_unknown_names_get_a_suggestion():
     named = (
         "author-topic dirichlet-network gibbs-hdp gibbs-lda gibbs-ncrp hca hdp hdsp keyword-lda labeled-lda lda ncrp "
     )
@@ -188,7 +191,7 @@ def test_families__have_descriptions_of_all_options():
 
 
 @pytest.mark.parametrize("name", family_names())
-def test_families__have_the_capabilities_that_they_declare(name):
+def test_families__implement_the_capabilities_that_they_declare(name):
     family = load_family(name)
     assert issubclass(family, Family)
     assert issubclass(family, Stochastic) == ("stochastic" in family.schedules)
@@ -223,7 +226,7 @@ MATRIX = {
 EACH = [pytest.param(name, options, id=f"{name}-{options}") for name in family_names() for options in MATRIX[name]]
 
 
-# What families take no memory for.
+# Parts of the footprint for which a family needs no memory.
 NOTHING = {
     "hdsp": {"pair"},
     "vb-lda": {"pair"},
@@ -233,8 +236,8 @@ NOTHING = {
 COLLAPSED = {"hdp", "keyword-lda", "lda"}
 
 
-def parts_of_nothing(name, config):
-    """The parts of a footprint that are 0, with few topics."""
+def zero_parts(name, config):
+    """Return the parts of a footprint that are 0 with few topics."""
     nothing = NOTHING.get(name, set())
     if name not in COLLAPSED:
         return nothing | {"first_pair", "carried", "selected", "proportions"}
@@ -242,8 +245,9 @@ def parts_of_nothing(name, config):
 
 
 @pytest.mark.parametrize(("name", "options"), EACH)
-def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, monkeypatch, name, options):
-    """An unnamed kernel would be compiled in the first sweep, by one worker while all others wait."""
+def test_listed_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, monkeypatch, name, options):
+    """A kernel that is missing from the list would be compiled in the first sweep, by one worker while all others
+    wait."""
     corpus = labelled_small[0] if load_family(name).uses_labels else small[0]
     if load_family(name).corpus_kind == "vectors":
         corpus = write_vectors(tmp_path / "c", np.random.default_rng(0).normal(size=(20, 3)), 30)
@@ -257,7 +261,7 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
         return call(self, *args, **kwargs)
 
     monkeypatch.setattr(Kernel, "__call__", counting)
-    # Lists are chosen anew in the seventh sweep; a clustering's leaves are grouped later.
+    # Active sets are selected anew in the seventh sweep; leaves of a clustering are grouped later.
     limits = Limits(iterations=40 if name == "ncrp" else 8)
     states = [state for state, _ in Fit(problem, limits)]
     blocks = [block.value for block in states[-1].blocks]
@@ -270,7 +274,7 @@ def test_kernels__are_those_that_a_fit_calls(small, labelled_small, tmp_path, mo
 
 
 @pytest.mark.parametrize("name", family_names())
-def test_footprint__is_finite_and_above_zero(name):
+def test_footprint__is_finite_and_positive(name):
     for summary in (Summary(1, 1, 1, 1), Summary(60, 30, 2240, 473), Summary(10**8, 10**6, 10**10, 10**9)):
         for options in MATRIX[name]:
             settings = {**options, **({"topics": 50} if "topics" in options else {})}
@@ -280,5 +284,5 @@ def test_footprint__is_finite_and_above_zero(name):
             sizes = {part: value for part, value in vars(found).items() if value is not None}
             assert all(0 <= value < np.inf for value in sizes.values())
             nothing = {part for part, value in sizes.items() if value == 0}
-            assert nothing == parts_of_nothing(name, config)
+            assert nothing == zero_parts(name, config)
             assert found.shown <= found.rows

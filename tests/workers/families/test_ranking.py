@@ -1,4 +1,4 @@
-"""The largest values of each row: those that a stable sort puts first."""
+"""The largest values of each row are those that a stable sort puts first."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The recipe by which a family is added, followed to the letter: its module and its line come from the docs."""
+"""The documented recipe for a new family, followed literally: the module and the registry line come from the page."""
 
 import re
 import sys
@@ -21,13 +21,13 @@ NAME = "collapsium.workers.families.unigrams"
 
 
 def recipe():
-    """The blocks of code of the page: a module and a line."""
+    """Return the code blocks of the page: a module and a registry line."""
     text = (ROOT / "docs/project/adding_a_family.md").read_text(encoding="utf-8")
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def install(monkeypatch, source, line, name=NAME):
-    """Make a family known until the test ends."""
+    """Register a family until the test ends."""
     module = types.ModuleType(name)
     monkeypatch.setitem(sys.modules, name, module)
     exec(compile(source, name, "exec"), module.__dict__)
@@ -44,7 +44,7 @@ def unigrams(monkeypatch):
 
 @pytest.fixture
 def corpus(tmp_path):
-    """Documents of one of three topics each, which one it is, and unseen documents of the same topics."""
+    """Return documents of one of three topics each, the topic of each, and unseen documents of the same topics."""
     generator = np.random.default_rng(3)
     phi = generator.dirichlet(np.full(30, 0.2), size=3)
     true = generator.integers(0, 3, size=200)
@@ -54,13 +54,13 @@ def corpus(tmp_path):
     return write_corpus(tmp_path / "corpus", rows[:150], 30, shard_tokens=1500), true[:150], unseen
 
 
-def test_a_family_by_the_recipe__finds_topics_and_works_with_all_commands(unigrams, corpus, tmp_path):
+def test_the_recipes_family__finds_topics_and_works_with_all_commands(unigrams, corpus, tmp_path):
     place, true, unseen = corpus
     run, where = tmp_path / "run", {"scheduler": "threads", "workers": 2}
     model = fit(place, run, family=unigrams, topics=3, beta=3.0, iterations=20, seed=1, **where)
     assert np.allclose(model.document_topic.sum(axis=1), 1.0)
     matches = set(zip(true.tolist(), model.document_topic.argmax(axis=1).tolist(), strict=True))
-    assert len(matches) == 3  # each document's topic stands for the one that it was drawn from
+    assert len(matches) == 3  # maps each fitted topic to the simulated one
     assert np.allclose(model.topic_word.sum(axis=1), 1.0)
     assert [len(topic.words) for topic in topics(run, words=4)] == [4, 4, 4]
     assert infer(run, place, tmp_path / "proportions.parquet", scheduler="serial").rows == 150
@@ -68,7 +68,7 @@ def test_a_family_by_the_recipe__finds_topics_and_works_with_all_commands(unigra
     assert verify(run).broken == []
 
 
-def test_a_family_by_the_recipe__is_resumed_to_the_same_bits(unigrams, corpus, tmp_path):
+def test_the_recipes_family__is_resumed_to_the_same_bits(unigrams, corpus, tmp_path):
     def stop(event):
         if event["event"] == "iteration" and event["iteration"] == 4:
             raise KeyboardInterrupt
@@ -83,7 +83,7 @@ def test_a_family_by_the_recipe__is_resumed_to_the_same_bits(unigrams, corpus, t
 
 
 def with_array(source):
-    """Add an array to the global state: the largest posterior of each topic; a line declares it, others fill it."""
+    """Return the recipe with another array of the global state: the largest posterior of each topic."""
     tokens = '    topic_tokens: Annotated[Floats, non_negative("topic")]\n'
     changes = {
         tokens: tokens + '    topic_peak: Annotated[Floats, numbers("topic", low=0, high=1)]\n',
@@ -105,11 +105,9 @@ def with_array(source):
         (None, "topic_peak: the array is missing"),
     ],
 )
-def test_an_array_that_is_added_to_a_state__is_checked_when_it_comes_from_disk(
-    monkeypatch, corpus, tmp_path, peak, text
-):
+def test_an_array_added_to_a_state__is_checked_when_it_is_read_from_disk(monkeypatch, corpus, tmp_path, peak, text):
     source, line = recipe()
-    # Families are loaded once by name, and other tests load the recipe's.
+    # Families are loaded once per name, and other tests load the recipe's.
     family = install(monkeypatch, with_array(source), line.replace("unigrams", "peaked"), f"{NAME[:-8]}peaked")
     fit(corpus[0], tmp_path / "run", family=family, topics=3, iterations=2, scheduler="serial")
     assert Model(tmp_path / "run/model").global_state.topic_peak.tolist() == [1.0, 1.0, 1.0]

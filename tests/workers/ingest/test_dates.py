@@ -1,4 +1,4 @@
-"""Dates as people write them, and sums by date: the same as from all documents at once, however they are cut."""
+"""Dates as people write them, and sums by date, which do not depend on how the documents are divided."""
 
 import datetime
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_forms_of_dates__are_read(text, moment_, unit):
     ["", "n.d.", "monday", "10", "198702", "1999-00-00", "2020-13-01", "2020-02-30", "12:30", "27-MAR-1987 02:17:09.88T C",
      "99999-01-01", "9" * 40, "a" * 1000, "2020-01-02T25:00", "Infinity"],
 )  # fmt: skip
-def test_what_is_no_date__is_not_guessed(text):
+def test_texts_that_are_not_dates__are_not_guessed(text):
     assert read_date(text) is None
 
 
@@ -81,7 +81,7 @@ def test_what_is_no_date__is_not_guessed(text):
     [(1987.0, "1987"), (float("nan"), None), (1420070400.5, "1420070400.5"), (1987, "1987"), (None, None),
      (datetime.datetime(1987, 2, 26, 15), "1987-02-26T15:00:00"), (datetime.date(1987, 2, 26), "1987-02-26")],
 )  # fmt: skip
-def test_dates_of_records__are_kept_as_texts_that_are_read(value, text):
+def test_dates_of_records__are_converted_to_texts_that_can_be_read(value, text):
     assert as_date(value) == text
     assert text is None or read_date(text) is not None
 
@@ -101,7 +101,7 @@ def test_any_text__is_read_or_refused(text):
 
 
 @given(st.dates(datetime.date(1000, 1, 1)), st.sampled_from("/.-"))
-def test_days_and_months_that_look_alike__are_distinguished_or_noted(day, between):
+def test_ambiguous_days_and_months__are_resolved_or_reported(day, between):
     found = read_date(f"{day.day}{between}{day.month}{between}{day.year}")
     if day.day > 12 or day.day == day.month:
         assert (moment(found.hour).date(), found.day_first) == (day, None)
@@ -129,7 +129,7 @@ FORMS = st.sampled_from(
 
 
 def expected_sums(sums, texts, theta, tokens):
-    """The expected sums, document by document."""
+    """Return the expected sums, one document at a time."""
     for row in range(sums.hour.size):
         chosen = [
             n
@@ -143,7 +143,7 @@ def expected_sums(sums, texts, theta, tokens):
 
 
 @given(st.lists(FORMS, min_size=1, max_size=25), st.integers(0, 1000), st.data())
-def test_sums__match_all_documents_however_they_are_cut(texts, seed, data):
+def test_sums__do_not_depend_on_the_division_of_documents(texts, seed, data):
     generator = np.random.default_rng(seed)
     theta = generator.dirichlet(np.ones(3), size=len(texts))
     tokens = generator.integers(0, 9, len(texts)).astype(float)
@@ -187,7 +187,7 @@ def test_dates_at_ingest__are_counted_as_each_is_read(texts):
 
 
 @given(st.dates(datetime.date(1000, 1, 1)), st.sampled_from("/.-"), st.sampled_from(["", " 10:30", ", 10:30:05"]))
-def test_ambiguous_dates__are_written_in_the_order_that_is_named(day, between, time):
+def test_ambiguous_dates__are_read_in_the_given_order(day, between, time):
     texts = [
         f"{day.day}{between}{day.month}{between}{day.year}{time}",
         f"{day.month}{between}{day.day}{between}{day.year}{time}",
@@ -201,7 +201,7 @@ def test_ambiguous_dates__are_written_in_the_order_that_is_named(day, between, t
 
 
 @given(st.lists(st.integers(0, 2_000_000), min_size=1, max_size=60), st.integers(1, 100))
-def test_many_dates__become_coarser_until_they_are_few(hours, cells):
+def test_many_dates__are_coarsened_until_they_are_few(hours, cells):
     texts = pa.array([f"{moment(hour):%Y-%m-%dT%H}:00" for hour in hours])
     ones = np.ones(len(hours))
     whole = date_sums(texts, ones[:, None], ones, ones > 0)
@@ -212,7 +212,7 @@ def test_many_dates__become_coarser_until_they_are_few(hours, cells):
     assert set(again.hour.tolist()) == set(found.hour.tolist())
 
 
-def test_units__begin_where_calendars_say():
+def test_units__begin_as_in_the_calendar():
     at = np.array([hours_of(datetime.datetime(1969, 11, 30, 23)), hours_of(datetime.datetime(2020, 2, 29, 5))])
     for unit, expected in ((DAY, ["1969-11-30", "2020-02-29"]), (MONTH, ["1969-11-01", "2020-02-01"]), (YEAR, ["1969-01-01", "2020-01-01"])):  # fmt: skip
         assert [moment(number).date().isoformat() for number in floored(at, unit)] == expected
@@ -223,7 +223,7 @@ def test_units__begin_where_calendars_say():
     [(["25/04/1987"], "1987-04-03", DAY), (["04/25/1987"], "1987-03-04", DAY), ([], "1987-01-01", YEAR),
      (["25/04/1987", "04/25/1987"], "1987-01-01", YEAR)],
 )  # fmt: skip
-def test_day_or_month_first__is_what_other_dates_show(further, expected, unit):
+def test_the_order_of_day_and_month__follows_from_other_dates(further, expected, unit):
     texts = pa.array(["03/04/1987", *further])
     ones = np.ones(len(texts))
     found = resolved(date_sums(texts, ones[:, None], ones, ones > 0))

@@ -35,7 +35,7 @@ def words_of(tokens):
         ("stem:en", ["compani", "index", "miner", "tree", "wolf"]),
     ],
 )
-def test_words__stand_in_their_normal_form(tmp_path, way, expected):
+def test_words__are_replaced_by_their_normal_form(tmp_path, way, expected):
     ingest(write(tmp_path / "a.jsonl", TEXTS), tmp_path / "c", normalise=way)
     assert set(expected) <= set(Corpus(tmp_path / "c").vocabulary.words)
     assert not {"trees", "miners", "companies"} & set(Corpus(tmp_path / "c").vocabulary.words)
@@ -43,7 +43,7 @@ def test_words__stand_in_their_normal_form(tmp_path, way, expected):
     assert (reading["normalise"], reading["normalised_by"]) == (way, library_of(way))
 
 
-def test_a_form_that_is_a_stop_word__is_not_taken():
+def test_a_normal_form_that_is_a_stop_word__is_not_used():
     tokens = tokenize(pa.array(["mining being trees"], pa.large_string()))
     assert words_of(normalised(tokens, "stem:english", StopWords(("being", "mine")))) == [["mining", "being", "tree"]]
 
@@ -56,7 +56,7 @@ def test_tokens__keep_their_number_and_order(texts):
     assert found == [[forms[word] for word in text.split()] for text in texts]
 
 
-def test_phrases_and_additions__are_of_normal_forms(tmp_path):
+def test_phrases_and_additions__use_normal_forms(tmp_path):
     source = write(tmp_path / "a.jsonl", ["oak trees", "an oak tree", "oaks tree"] * 2 + ["a pine", "pines grow"])
     options = {"phrases": "count", "phrase_count": 2, "phrase_threshold": 0.0, "normalise": "stem:en"}
     ingest(source, tmp_path / "c", **options)
@@ -101,7 +101,7 @@ def test_without_the_extra__is_a_clear_error(monkeypatch, way, library):
         ("lemma:klingon", "normalise: Simplemma has no language 'klingon'"),
     ],
 )
-def test_wrong_ways__leave_nothing(tmp_path, way, message):
+def test_invalid_options__leave_nothing(tmp_path, way, message):
     with pytest.raises(OptionError, match=message):
         ingest(write(tmp_path / "a.jsonl", TEXTS), tmp_path / "c", normalise=way)
     assert not (tmp_path / "c").exists()

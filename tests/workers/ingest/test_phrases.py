@@ -17,7 +17,7 @@ from tests.workers.ingest.test_tokenize import words_of
 sentences = st.lists(st.lists(st.sampled_from(["aa", "bb", "cc", "dd"]), max_size=14), min_size=1, max_size=8)
 
 
-def test_scores__are_gensims():
+def test_scores__equal_gensim():
     pairs, first, second = (np.array(column) for column in ([3, 5, 7], [9, 5, 70], [4, 5, 8]))
     for score, scorer in (("npmi", npmi_scorer), ("count", original_scorer)):
         found = phrase_scores(Phrasing(score, 2, 0.0), pairs, first, second, 100, 20)

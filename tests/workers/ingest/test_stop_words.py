@@ -36,17 +36,17 @@ def write(path, *texts):
 
 
 @pytest.mark.parametrize("apostrophe", ["'", "\u2019", "\u02bc"])
-def test_contractions__are_stop_words_however_the_apostrophe_is_set(apostrophe):
+def test_contractions__are_stop_words_with_any_apostrophe(apostrophe):
     text = " ".join(CONTRACTED).replace("'", apostrophe)
     assert kept([text, text.upper(), text.title()]) == []
 
 
-def test_contractions__of_other_words_stay():
+def test_contractions_of_other_words__are_kept():
     words = ["company's", "dog's", "government's", "o'neill", "rock'n'roll"]
     assert kept([" ".join(words), "we are n't who 'll 've"]) == words
 
 
-def test_contractions__of_other_languages_follow_from_their_lists():
+def test_contractions_of_other_languages__follow_from_their_lists():
     pytest.importorskip("stopwordsiso")
     assert kept(["c'est d'une lorsqu'on puisqu’elle jusqu'\u00e0 qu'il l'homme d'accord"], stop_words="fr") == [
         "d'accord",
@@ -56,8 +56,8 @@ def test_contractions__of_other_languages_follow_from_their_lists():
 
 
 @pytest.mark.parametrize("language", ["english", "en", "de", "fr", "hi", "bn", "th", "el", "sl"])
-def test_every_list__passes_through_the_tokenizer(language):
-    """No token of an entry of one word is kept, also where marks or a full stop end it for the tokenizer."""
+def test_every_list__is_matched_after_tokenization(language):
+    """No token of a one-word entry is kept, even if the tokenizer splits it at marks or a full stop."""
     pytest.importorskip("stopwordsiso")
     entries = [
         word for word in list_of(language) if not {" ", "-", ".", "/", "\u2206", ",", ":"} & set(word.strip("."))
@@ -65,7 +65,7 @@ def test_every_list__passes_through_the_tokenizer(language):
     assert kept(entries, stop_words=language) == []
 
 
-def test_a_tokenizer_of_ones_own__meets_the_list_too():
+def test_user_defined_tokenizers__use_the_list_too():
     def halves(text):
         return [half for word in text.lower().split() for half in (word[:2], word[2:]) if half]
 
@@ -74,7 +74,7 @@ def test_a_tokenizer_of_ones_own__meets_the_list_too():
 
 
 @given(st.lists(st.text("abcd", min_size=2, max_size=4), min_size=1, max_size=6, unique=True), st.integers(1, 5))
-def test_own_words_and_short_words__are_left_out_and_no_others(words, letters):
+def test_listed_words_and_short_words__are_left_out_and_no_others(words, letters):
     stop_words = tuple(words[::2])
     expected = sorted(word for word in words if word not in stop_words and len(word) >= letters)
     assert kept([" ".join(words)], stop_words="none", stop_list=stop_words, min_characters=letters) == expected
@@ -96,7 +96,7 @@ def test_files_and_languages__combine_and_are_recorded_as_words(tmp_path, togeth
     assert Corpus(tmp_path / "c").vocabulary.words == ["oak", "plums", "tree", "elm"]
 
 
-def test_short_words__are_left_out_before_phrases_and_of_what_is_added(tmp_path):
+def test_short_words__are_left_out_before_phrases_and_in_additions(tmp_path):
     source = write(tmp_path / "a.jsonl", *["new xy york", "old zz york"] * 5, "new oak")
     options = {"phrases": "count", "phrase_count": 2, "phrase_threshold": 0.0, "stop_words": "none"}
     ingest(source, tmp_path / "c", min_characters=3, **options)
@@ -116,13 +116,13 @@ def test_short_words__are_left_out_before_phrases_and_of_what_is_added(tmp_path)
         ({"min_characters": True}, "min_characters.*expected .*found True"),
     ],
 )
-def test_wrong_requests__leave_nothing(tmp_path, options, message):
+def test_invalid_requests__leave_nothing(tmp_path, options, message):
     with pytest.raises(OptionError, match=message):
         ingest(write(tmp_path / "a.jsonl", "a tree"), tmp_path / "c", **options)
     assert not (tmp_path / "c").exists()
 
 
-def test_counted_documents__take_no_stop_words(tmp_path):
+def test_counted_documents__have_no_stop_words(tmp_path):
     (tmp_path / "x.ldac").write_text("1 0:1\n")
     (tmp_path / "words").write_text("the\n")
     with pytest.raises(CollapsiumError, match="stop_words: applies only to texts"):
@@ -130,7 +130,7 @@ def test_counted_documents__take_no_stop_words(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["stop_words", "stop-words"])
-def test_a_job__finds_its_files_from_its_own_folder(tmp_path, key):
+def test_a_job__finds_its_files_relative_to_its_folder(tmp_path, key):
     (tmp_path / "j.toml").write_text(
         f'[batch]\nfolder = "job"\n[ingest]\nsources = ["t.jsonl"]\n{key} = ["english", "./mine.txt"]\n'
         '[fit]\nfamily = "lda"\ntopics = 2\n'

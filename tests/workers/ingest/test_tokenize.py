@@ -46,13 +46,13 @@ def test_words_of_the_first_rule__match_scikit_learn(piece, monkeypatch):
     ]
 )
 def test_words__match_the_whole_text_in_lower_case(given_texts):
-    """Runs of bytes are an economy: the rule applied to a whole text gives the same words."""
+    """Texts are processed in runs of bytes for speed; the rule applied to the whole text gives the same words."""
     clean = [text.encode("utf-8", "replace").decode() for text in given_texts]
     expected = [word_pattern(RULE).findall(lower_case(text, RULE)) for text in clean]
     assert words_of(tokenize(pa.array(clean, pa.large_string()))) == expected
 
 
-def test_a_tokenizer_of_ones_own__gets_composed_text_and_yields_words_in_one_spelling():
+def test_a_user_defined_tokenizer__gets_composed_text_and_its_words_are_normalised():
     found = tokenize(pa.array(["cafe\u0301 co\u00adop don\u2019t"], pa.large_string()), f"{__name__}:composed_words")
     assert words_of(found) == [["caf\u00e9", "coop", "don't"]]
 
@@ -62,12 +62,12 @@ def composed_words(text):
     return text.split()
 
 
-def test_words__of_a_part_of_an_array():
+def test_words_of_a_slice_of_an_array__are_those_of_its_texts():
     whole = pa.array(["one two", "three", "", "two one"], pa.large_string())
     assert words_of(tokenize(whole.slice(1, 3))) == [["three"], [], ["two", "one"]]
 
 
-def test_tokenizer__is_any_function():
+def test_tokenizer__may_be_any_function():
     found = tokenize(pa.array(["b a b", "", "c"], pa.large_string()), "builtins:str.split")
     assert words_of(found) == [["b", "a", "b"], [], ["c"]]
 
@@ -83,7 +83,7 @@ def test_tokenizer__is_any_function():
         ("builtins:int", "ValueError: invalid literal"),
     ],
 )
-def test_tokenizer__that_is_none_is_refused(named, message):
+def test_a_tokenizer_that_cannot_be_called__is_refused(named, message):
     with pytest.raises(OptionError, match="^tokenizer: ") as raised:
         tokenize(pa.array(["a"], pa.large_string()), named)
     assert message in str(raised.value)

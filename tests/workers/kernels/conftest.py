@@ -1,4 +1,4 @@
-"""Fixtures of kernels' tests."""
+"""Fixtures for the tests of kernels."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,6 @@ import pytest
 
 @pytest.fixture
 def wrapping():
-    """Silence NumPy's warnings about integers that wrap around by design, when the compiler is off."""
+    """Silence NumPy's warnings about integers that wrap around by design, for interpreted kernels."""
     with np.errstate(over="ignore"):
         yield

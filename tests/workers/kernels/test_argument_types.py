@@ -1,4 +1,4 @@
-"""Kernels whose signature follows from their annotations, with arrays that travel in named tuples."""
+"""Kernels whose signatures follow from their annotations, with arrays in named tuples."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Prior(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """Numbers of one type."""
+    """Factors of one type."""
 
     first: float
     second: float
@@ -59,21 +59,21 @@ class Entries(NamedTuple):
 
 
 def take_entries(after: Annotated[Entries, Filled(read=("offsets",))], before: Entries) -> None:
-    """Take entries to fill, and others to read."""
+    """Fill some entries, and read others."""
 
 
 def overwrite_prior(rows: Rows) -> None:
-    """Write to an input."""
+    """Write to an input, which is an error."""
     rows.prior.parameters[0] = 1.0
 
 
 def take_anything(value: object) -> None:
-    """Take what the compiler knows no type of."""
+    """Accept a type that the compiler does not know."""
 
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """A function that makes a kernel which leaves no trace in this process or on disk."""
+    """Return a function that makes a kernel without a trace in this process or on disk."""
     monkeypatch.setattr(jit, "_registered", [])
     monkeypatch.setattr(jit, "cache_folder", lambda: None)
     return jit.kernel
@@ -96,7 +96,7 @@ def test_kernel__takes_named_tuples_whose_fields_have_one_type(compiled):
 
 
 @pytest.mark.skipif(jit.INTERPRETED, reason="needs the compiler")
-def test_kernel__that_writes_to_a_field_which_is_an_input_does_not_compile(compiled):
+def test_a_kernel_that_writes_to_an_input_field__does_not_compile(compiled):
     with pytest.raises(Exception, match="[Cc]annot modify readonly array"):
         compiled(overwrite_prior).compile()
 
@@ -108,13 +108,13 @@ def test_argument_types__match_the_annotations():
     assert result == ArgumentType("float64", 1, written=True)
 
 
-def test_argument_types__of_a_tuple_to_fill_are_written_but_for_those_that_are_read():
+def test_argument_types_of_an_output_tuple__are_writable_except_for_fields_that_are_read():
     after, before = argument_types(take_entries)
     assert after.record is before.record is Entries
     assert [field.written for field in after.fields] == [False, True]
     assert [field.written for field in before.fields] == [False, False]
 
 
-def test_argument_types__names_an_annotation_that_is_no_type():
+def test_argument_types__names_an_annotation_that_is_not_a_type():
     with pytest.raises(TypeError, match=r"take_anything\(value\)"):
         argument_types(take_anything)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(INTERPRETED, reason="nothing is compiled")
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """Two small kernels on a machine that has not compiled any."""
+    """Two small kernels, and an empty cache of machine code."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(compiler, "_registered", [])
     folder = functools.cache(compiler.cache_folder.__wrapped__)
@@ -38,7 +38,7 @@ def children(monkeypatch):
     return started
 
 
-def test_fill_cache__compiles_what_is_missing_once_per_machine(fresh, children):
+def test_fill_cache__compiles_each_missing_kernel_once_per_machine(fresh, children):
     reports = []
     compiling.fill_cache(fresh, lambda *counts: reports.append(counts))
     assert reports == [(0, 2), (1, 2), (2, 2)]
@@ -59,7 +59,7 @@ def test_fill_cache__ends_the_child_processes_when_it_is_interrupted(fresh, chil
     assert all(child.poll() is not None for child in children)
 
 
-def test_compile_kernels__compiles_here_what_child_processes_cannot(fresh, monkeypatch):
+def test_compile_kernels__compiles_in_this_process_if_child_processes_cannot(fresh, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     reports = []
     compiling.compile_kernels(fresh, lambda *counts: reports.append(counts))
@@ -67,7 +67,7 @@ def test_compile_kernels__compiles_here_what_child_processes_cannot(fresh, monke
     assert reports[-1] == (2, 2)
 
 
-def test_compile_kernels__needs_no_folder_for_machine_code(fresh, monkeypatch):
+def test_compile_kernels__works_without_a_cache_folder(fresh, monkeypatch):
     monkeypatch.setattr(compiler, "cache_folder", lambda: None)
     monkeypatch.setattr(compiling, "cache_folder", lambda: None)
     reports = []
@@ -94,7 +94,7 @@ def test_a_fit__is_interrupted_while_kernels_are_compiled(number, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_logger__shows_how_many_are_compiled(capsys):
+def test_the_logger__shows_the_number_of_compiled_kernels(capsys):
     show_compilation()
     for compiled in range(4):
         compiling.log_compilation(compiled, 3)
@@ -103,7 +103,7 @@ def test_the_logger__shows_how_many_are_compiled(capsys):
 
 
 @pytest.mark.parametrize("name", family_names())
-def test_kernels_for_unseen_documents__are_kernels(name):
+def test_kernels_for_unseen_documents__are_registered_kernels(name):
     module = getattr(load_family(name), "module", None)
     for kernel in getattr(module, "UNSEEN_KERNELS", ()):
         assert isinstance(kernel, compiler.Kernel)

@@ -1,4 +1,4 @@
-"""The door to the compiler: what a kernel computes does not depend on which process compiled it."""
+"""The interface to the compiler: results of a kernel do not depend on the process that compiled it."""
 
 import os
 import re
@@ -15,13 +15,13 @@ from collapsium.workers.kernels.cvb import active, active_selection, background,
 from collapsium.workers.kernels.cvb import dense as assign
 from collapsium.workers.kernels.networks import stirling
 from collapsium.workers.kernels.target import V3, target
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 
 MODULES = (active, assign, background, active_selection, words, special, stirling, stochastic)
 
 
 def helpers():
-    """All helpers of the kernels, by their names."""
+    """Return all helpers of the kernels, by name."""
     found = {}
     for source in MODULES:
         for name, value in vars(source).items():
@@ -37,7 +37,7 @@ def test_helpers__are_always_inlined():
 
 @pytest.mark.parametrize(
     "kernel",
-    rest_long(
+    mark_rest_long(
         [
             active.sweep_active,
             background.fold_rows,
@@ -51,11 +51,11 @@ def test_helpers__are_always_inlined():
     ),
     ids=lambda kernel: kernel.__name__,
 )
-def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, monkeypatch):
-    """A function that stands both beside a kernel and by itself is another one where machine code is loaded."""
+def test_machine_code_of_kernels__calls_no_separately_compiled_functions(kernel, monkeypatch):
+    """A function that is compiled both into a kernel and separately may differ between new and cached machine code."""
     compiled = machine_code(kernel.python, monkeypatch)
     written = compiled.inspect_asm(compiled.signatures[0])
-    assert "zmm" not in written  # a register of AVX-512, which not all processors have
+    assert "zmm" not in written  # an AVX-512 register, which not all processors have
     functions = re.findall(r"^\s*\.type\s+\"?([^\s,\"]+)\"?,@function", written, re.MULTILINE)
     defined = [name for name in functions if name.startswith("_ZN10collapsium")]
     assert len(defined) == 1
@@ -63,9 +63,9 @@ def test_kernels__leave_nothing_to_be_called_that_stands_elsewhere_too(kernel, m
 
 
 def loops_with_two_orders_of_sums(code):
-    """The loops over vectors that sum numbers, and before which the compiler checks whether arrays overlap.
+    """Return the vector loops with sums that are only run after a check that arrays do not overlap.
 
-    Where they do, or may, other code runs, which adds one number after the other.
+    If the arrays overlap, or may, other code runs, which sums in another order.
     """
     found = []
     for body in re.findall(r"^define [^\n]*\{\n(.*?)^\}", code, re.MULTILINE | re.DOTALL):
@@ -91,12 +91,12 @@ def loops_with_two_orders_of_sums(code):
 
 
 def names_in(text):
-    """The names of values or blocks in a line of code."""
+    """Return the names of values or blocks in a line of code."""
     return re.findall(r'%"?([\w.$-]+)"?', text)
 
 
 def vector_loop(label, blocks):
-    """The blocks that work on vectors behind one, up to the end of their loop."""
+    """Return the vectorised blocks after a block, up to the end of their loop."""
     reached, waiting = [], [label]
     while waiting:
         for name in names_in(blocks[waiting.pop()][-1]):
@@ -107,7 +107,7 @@ def vector_loop(label, blocks):
 
 
 def sums_numbers(lines):
-    """Whether a loop adds to vectors of floating-point numbers that it carries."""
+    """Return whether a loop adds to a vector of floating-point numbers that it carries."""
     carried = [re.match(r'\s*%"?([\w.$-]+)"? = phi <\d+ x (?:float|double)>', line) for line in lines]
     return any(
         re.search(rf'= f(?:add|sub)\b.*%"?{re.escape(match[1])}"?(?![\w.$-])', line)
@@ -117,14 +117,14 @@ def sums_numbers(lines):
 
 
 def machine_code(function, monkeypatch):
-    """A function as a kernel, compiled anew, as machine code that was loaded cannot be looked at."""
+    """Compile a function as a kernel, because machine code that was loaded from the cache cannot be inspected."""
     monkeypatch.setattr(module, "_registered", [])
     monkeypatch.setattr(module, "cache_folder", lambda: None)
     return module.Kernel(function).compile()
 
 
 def stores_and_sums(a: module.Float64Vector, b: module.OutFloat64Vector, total: module.OutFloat64Vector) -> None:
-    """Store and sum in one loop, as no kernel may."""
+    """Store and sum in one loop, which kernels may not do."""
     s = 0.0
     for k in range(b.size):
         b[k] = a[k] * 2.0
@@ -133,24 +133,24 @@ def stores_and_sums(a: module.Float64Vector, b: module.OutFloat64Vector, total: 
 
 
 def sums_into_an_array(a: module.Float64Vector, b: module.Float64Vector, total: module.OutFloat64Vector) -> None:
-    """Sum into a number of an array, as no kernel may."""
+    """Sum into an element of an array, which kernels may not do."""
     for k in range(b.size):
         total[0] += a[k] * b[k]
 
 
 @pytest.mark.parametrize("function", [stores_and_sums, sums_into_an_array])
-def test_a_sum_that_depends_on_where_arrays_lie__is_found(function, monkeypatch):
+def test_sums_whose_order_depends_on_the_addresses_of_arrays__are_detected(function, monkeypatch):
     compiled = machine_code(function, monkeypatch)
     assert loops_with_two_orders_of_sums(compiled.inspect_llvm(compiled.signatures[0]))
 
 
-# They leave room in front of the arrays (`dense.DISTANCE`).
+# These kernels keep a distance between their arrays (`dense.DISTANCE`).
 APART = ("sweep_zeroth", "sweep_second")
 
 
 @pytest.mark.parametrize(
     "kernel",
-    rest_long(
+    mark_rest_long(
         sorted(
             (found for found in module.all_kernels() if found.python.__name__ not in APART), key=lambda k: k.address
         ),
@@ -158,13 +158,13 @@ APART = ("sweep_zeroth", "sweep_second")
     ),
     ids=lambda kernel: kernel.address.rpartition(".")[2],
 )
-def test_sums__have_the_same_order_wherever_arrays_lie(kernel, monkeypatch):
+def test_the_order_of_sums__does_not_depend_on_the_addresses_of_arrays(kernel, monkeypatch):
     compiled = machine_code(kernel.python, monkeypatch)
     assert loops_with_two_orders_of_sums(compiled.inspect_llvm(compiled.signatures[0])) == []
 
 
 class Features(dict):
-    """The instruction sets of a processor, as llvmlite has them."""
+    """The instruction sets of a processor, as llvmlite represents them."""
 
     def flatten(self):
         return ",".join(f"{'+' if has else '-'}{name}" for name, has in self.items())
@@ -172,7 +172,7 @@ class Features(dict):
 
 @pytest.fixture
 def target_of(monkeypatch):
-    """A function that returns the target on a processor with some instruction sets."""
+    """Return a function that returns the compiler's target on a processor with some instruction sets."""
 
     def found(name, features):
         monkeypatch.setattr(binding, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")
@@ -184,19 +184,19 @@ def target_of(monkeypatch):
     return found
 
 
-def test_target__is_the_same_for_all_processors_that_have_its_instruction_sets(target_of):
+def test_target__is_common_to_all_processors_with_its_instruction_sets(target_of):
     plain = dict.fromkeys(V3, True)
     found = {target_of("haswell", plain), target_of("znver5", {**plain, "avx512f": True, "sse4a": True})}
     assert [target.processor for target in found] == ["x86-64-v3"]
 
 
-def test_target__is_the_processor_itself_where_it_lacks_one_of_them(target_of):
+def test_target__is_the_processor_itself_if_it_lacks_one_of_them(target_of):
     found = target_of("nehalem", {**dict.fromkeys(V3, True), "fma": False})
     assert found.processor == "nehalem"
     assert "-fma" in found.features
 
 
-def test_target__is_the_one_that_the_environment_names(target_of, monkeypatch):
+def test_target__can_be_set_by_the_environment(target_of, monkeypatch):
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
     assert target_of("haswell", dict.fromkeys(V3, True)).processor == "generic"
 
@@ -211,16 +211,17 @@ print(stirling.fill_ratios._compiled.stats.cache_hits.total(), float(table.sum()
 """
 
 
-def test_kernels__have_the_same_machine_code_where_other_code_was_compiled_before(tmp_path):
+def test_kernels__have_the_same_machine_code_after_other_code_was_compiled(tmp_path):
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DISABLE_JIT": "0"}
     done = subprocess.run([sys.executable, "-c", OTHERS], env=env, capture_output=True, text=True, check=True)
     table = np.empty(435)
     stirling.fill_ratios(0.3, 1, 30, table)
-    assert done.stdout.split() == ["1", float(table.sum()).hex()]  # 1: as a process of its own made it
+    # one cache hit, because a child process compiled the kernel
+    assert done.stdout.split() == ["1", float(table.sum()).hex()]
 
 
 @pytest.mark.skipif(module.INTERPRETED, reason="the compiler is off")
-def test_kernels__are_loaded_without_linear_algebra_which_other_code_still_finds():
+def test_kernels__load_without_scipy_linalg_which_other_code_can_still_use():
     script = """
 import sys
 from collapsium.workers.kernels.prediction import pair_probability

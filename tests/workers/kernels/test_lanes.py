@@ -1,4 +1,4 @@
-"""Vectors of eight numbers: what the compiler makes of each operation is what NumPy makes of it."""
+"""Operations on vectors of eight numbers give the results of NumPy."""
 
 import numpy as np
 import pytest
@@ -68,14 +68,14 @@ def calculate(
 
 
 def in_halves(x):
-    """Add the two halves, until one number is left."""
+    """Add the two halves repeatedly until one number is left."""
     while x.size > 1:
         x = x[: x.size // 2] + x[x.size // 2 :]
     return x[0]
 
 
 @given(st.integers(0, 2**31))
-def test_operations__equal_numpys(seed):
+def test_operations__equal_numpy(seed):
     noise = np.random.default_rng(seed)
     values = noise.uniform(0.001, 2000.0, 1 + 2 * LANES).astype(np.float32)
     steps = noise.integers(0, 2**16, 1 + LANES).astype(np.uint16)
@@ -88,7 +88,7 @@ def test_operations__equal_numpys(seed):
     x, y, added = values[1 : 1 + LANES], values[1 + LANES :], np.zeros_like(cells)
     change = y.astype(np.int32) - x.astype(np.int32)
     added[0, 1 : 1 + LANES] = change
-    np.add.at(added[1], 1 + places[1:], change)  # also where a place comes twice
+    np.add.at(added[1], 1 + places[1:], change)  # even if an index occurs twice
     exact = [x + y, x - y, x * y, np.maximum(x, y), np.floor(x), steps[1:]]
     for found, expected in zip([*results[:5], results[6]], exact, strict=True):
         np.testing.assert_array_equal(found, expected)
@@ -100,6 +100,6 @@ def test_operations__equal_numpys(seed):
     np.testing.assert_array_equal(written, [0, *steps[1:], 0])
 
 
-def test_operations__are_known_to_the_compiler():
+def test_operations__are_registered_with_the_compiler():
     named = {name for name, value in globals().items() if isinstance(value, LaneOperation)}
     assert not named or named == set(operations())

@@ -1,4 +1,4 @@
-"""Estimates of documents' likelihood, beside their twins and beside enumeration of all topics."""
+"""Estimates of documents' likelihood, against naive versions and against enumeration of all topic assignments."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ STANDARD_ERRORS = 3.0
 
 @st.composite
 def models(draw):
-    """A few short documents, topics, a prior, and a stream."""
+    """Draw a few short documents, topics, a prior, and a stream."""
     generator = np.random.default_rng(draw(st.integers(0, 2**31)))
     topics, words = draw(st.integers(1, 4)), draw(st.integers(1, 5))
     documents = [generator.integers(words, size=draw(st.integers(0, 5))) for _ in range(draw(st.integers(1, 3)))]
@@ -31,14 +31,14 @@ def models(draw):
 
 
 def sequences(documents, numbers=1 << 20):
-    """The documents as kernels take them; each has its own run of random numbers."""
+    """Return the documents as arguments of the kernels; each has its own stream of random numbers."""
     offsets = np.cumsum([0, *map(len, documents)]).astype(np.int64)
     position = np.concatenate([np.zeros(0, np.int32), *documents]).astype(np.int32)
     return TokenSequences(offsets, position, np.arange(len(documents), dtype=np.int64) * numbers)
 
 
 @given(models())
-def test_left_to_right__equals_its_twin(drawn):
+def test_left_to_right__equals_the_naive_version(drawn):
     documents, model, key = drawn
     out = np.empty(len(documents))
     kernels.left_to_right(sequences(documents), model, 3, key, out)
@@ -49,7 +49,7 @@ def test_left_to_right__equals_its_twin(drawn):
 
 
 @given(models())
-def test_annealed_importance__equals_its_twin(drawn):
+def test_annealed_importance__equals_the_naive_version(drawn):
     documents, model, key = drawn
     out = np.empty(len(documents))
     kernels.annealed_importance(sequences(documents), model, STEPS, 2, key, out)

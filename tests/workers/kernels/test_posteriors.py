@@ -1,4 +1,4 @@
-"""Sampled proportions and weighted sums against their slow twins, and against exact posteriors."""
+"""Sampled proportions and weighted sums, against naive versions and exact posteriors."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def sampled(documents, word_topic, prior, skipped, counted, seed):
 
 
 @given(seed=st.integers(0, 1000), topics=st.integers(1, 4), lengths=st.lists(st.integers(0, 6), min_size=1, max_size=4))
-def test_sampled_proportions__equal_the_twin(seed, topics, lengths):
+def test_sampled_proportions__equal_the_naive_version(seed, topics, lengths):
     generator = np.random.default_rng(seed)
     word_topic, prior = (
         generator.dirichlet(np.ones(5), topics).T.copy(),
@@ -41,7 +41,7 @@ def test_sampled_proportions__equal_the_twin(seed, topics, lengths):
             np.testing.assert_allclose(kernel[row], twin, rtol=1e-9, atol=1e-12)
 
 
-def test_sampled_proportions__tend_to_the_exact_posterior():
+def test_sampled_proportions__converge_to_the_exact_posterior():
     """With a single token, theta is a mixture of Dirichlets over its topics."""
     word_topic, prior = np.array([[0.7, 0.1], [0.3, 0.9]]), np.array([[0.5, 1.5]])
     result, _, _ = sampled([[0]], word_topic, prior, 10, 200_000, 3)
@@ -63,7 +63,7 @@ def test_documents_without_tokens__have_the_priors_moments():
 
 
 @pytest.mark.parametrize("documents", [0, 1, 9])
-def test_sums__equal_numpys(documents):
+def test_sums__equal_numpy(documents):
     generator = np.random.default_rng(documents)
     rows, values = generator.normal(size=(documents, 3)), generator.random((documents, 2))
     squares, sums = np.ones((6, 2)), np.ones((3, 2))

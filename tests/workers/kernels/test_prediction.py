@@ -8,13 +8,13 @@ from collapsium.workers.families.document_entries import document_pairs
 from collapsium.workers.kernels.jit import DocumentPairs
 from collapsium.workers.kernels.prediction import MOVED_TOKENS, fold_in, pair_probability
 from tests.naive import predict as naive
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
 
 @given(shards(some_token=False), st.integers(0, 1000))
-def test_pair_probability__equals_its_twin(drawn, seed):
+def test_pair_probability__equals_the_naive_version(drawn, seed):
     shard, q = drawn
     generator = np.random.default_rng(seed)
     theta = generator.dirichlet(np.ones(q.shape[1] + 1), size=shard.documents)
@@ -27,9 +27,9 @@ def test_pair_probability__equals_its_twin(drawn, seed):
 
 @pytest.mark.parametrize("weights", [False, True])
 @given(drawn=shards(some_token=False), seed=st.integers(0, 1000), sweeps=st.sampled_from([1, 3, 100]))
-def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps, weights):
+def test_fold_in__equals_the_naive_version_and_counts_every_token(drawn, seed, sweeps, weights):
     shard, q = drawn
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     generator = np.random.default_rng(seed)
     phi = (
         generator.dirichlet(np.ones(shard.words.size), size=q.shape[1]).T.copy()
@@ -45,13 +45,13 @@ def test_fold_in__equals_its_twin_and_counts_every_token(drawn, seed, sweeps, we
 
 
 def topics_of(generator, words, topics):
-    """Draw probabilities of words, and Dirichlet parameters of documents."""
+    """Draw word probabilities, and Dirichlet parameters of documents."""
     phi = generator.dirichlet(np.full(words, 0.05), size=topics).T.copy()
     return phi, generator.uniform(0.01, 0.2, topics)
 
 
 def documents_of(generator, words, lengths):
-    """Draw documents of different words, whose counts rise with the length."""
+    """Draw documents of distinct words, whose counts increase with the length."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     position = np.concatenate([generator.choice(words, size, replace=False) for size in lengths]).astype(np.int32)
     return DocumentPairs(offsets, position, generator.integers(1, 40, position.size).astype(np.int32))
@@ -70,14 +70,14 @@ def test_fold_in__ends_where_a_plain_sweep_moves_no_count(seed, topics):
         first, last = pairs.offsets[document : document + 2]
         counts, rows = pairs.counts[first:last, np.newaxis], np.maximum(phi[pairs.position[first:last]], 1e-30)
         q = rows * (prior + document_counts)
-        # The fixed point of the pairs' responsibilities, with the counts held.
+        # the fixed point of the pairs' responsibilities with these counts
         for _ in range(200):
             q = rows * (prior + np.maximum(document_counts - q / q.sum(axis=1, keepdims=True), 0.0))
         expected = (counts * q / q.sum(axis=1, keepdims=True)).sum(axis=0)
         np.testing.assert_allclose(document_counts, expected, atol=50 * MOVED_TOKENS, rtol=1e-3)
 
 
-def test_fold_in__gives_the_same_bits_wherever_arrays_lie():
+def test_fold_in__gives_the_same_bits_at_all_addresses_of_arrays():
     generator = np.random.default_rng(3)
     phi, prior = topics_of(generator, 300, 21)
     pairs, first = documents_of(generator, 300, [5, 40, 0]), None
@@ -90,7 +90,7 @@ def test_fold_in__gives_the_same_bits_wherever_arrays_lie():
         np.testing.assert_array_equal(found, first)
 
 
-def test_fold_in__gives_words_that_no_topic_makes_to_the_topics_of_the_document():
+def test_words_that_no_topic_generates__get_the_topics_of_their_document():
     phi = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     pairs = DocumentPairs(np.array([0, 2]), np.array([0, 1], dtype=np.int32), np.array([50, 1], dtype=np.int32))
     found = np.empty((1, 3))
@@ -99,7 +99,7 @@ def test_fold_in__gives_words_that_no_topic_makes_to_the_topics_of_the_document(
 
 
 @given(shards(some_token=False), st.integers(0, 1000))
-def test_fold_in__with_priors_of_documents_equals_single_documents(drawn, seed):
+def test_fold_in_with_priors_of_documents__equals_single_documents(drawn, seed):
     shard, q = drawn
     generator = np.random.default_rng(seed)
     phi = generator.random((shard.words.size, q.shape[1])) + 0.01

@@ -1,4 +1,4 @@
-"""Kernels of starts beside plain NumPy."""
+"""Kernels of initialisations, against plain NumPy."""
 
 from dataclasses import replace
 
@@ -29,8 +29,8 @@ WORDS = 7
 SEEDS = st.integers(0, 1 << 20)
 
 
-def drawn(seed):
-    """Random documents over rows, some of whose words have no number."""
+def draw_documents(seed):
+    """Draw random documents over rows, some of whose words have no number."""
     generator = np.random.default_rng(seed)
     rows, documents = WORDS + 2, int(generator.integers(1, 9))
     chosen = generator.random((documents, rows)) < 0.5
@@ -43,7 +43,7 @@ def drawn(seed):
 
 @given(SEEDS, st.integers(0, WORDS - 1), st.integers(1, WORDS))
 def test_cooccurrences__are_products_of_counts(seed, low, size):
-    _, pairs, number = drawn(seed)
+    _, pairs, number = draw_documents(seed)
     high = min(low + size, WORDS)
     together = np.ones((high - low, WORDS))
     starts.cooccurrences(pairs, number, low, together)
@@ -99,8 +99,8 @@ def test_word_vectors__match_the_singular_value_decomposition(seed):
 
 
 @given(SEEDS)
-def test_vectors_of_documents__are_weighed_sums(seed):
-    generator, pairs, number = drawn(seed)
+def test_vectors_of_documents__are_weighted_sums(seed):
+    generator, pairs, number = draw_documents(seed)
     weight, vectors = generator.random(number.size), generator.normal(size=(number.size, 5)).astype(np.float32)
     result = np.empty((pairs.offsets.size - 1, 5), dtype=np.float32)
     starts.document_vectors(pairs, weight, vectors, result)
@@ -115,7 +115,7 @@ def test_seeds_and_labels__match_k_means(seed, size, weighted, candidates):
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     draws, seeds = generator.random((size, candidates)), np.empty(size, dtype=np.int64)
     starts.choose_seeds(vectors, weights, draws, seeds)
-    # Once every vector is a seed, no distance is left.
+    # Once every vector is a seed, no distance remains.
     some = min(size, 9)
     assert seeds[:some].tolist() == naive.choose_seeds(vectors, weights, draws[:some])
     vectors[3] = 0.0
@@ -136,7 +136,7 @@ def test_seeds_and_labels__match_k_means(seed, size, weighted, candidates):
 
 @given(SEEDS, st.sampled_from([0.0, 0.5]), st.sampled_from([0.3, 1.0]))
 def test_a_mixture__matches_plain_sums(seed, root_share, power):
-    generator, pairs, number = drawn(seed)
+    generator, pairs, number = draw_documents(seed)
     topics, root = generator.dirichlet(np.ones(WORDS), size=3).T.astype(np.float32), generator.dirichlet(np.ones(WORDS))
     model = starts.Mixture(np.ascontiguousarray(topics), root, generator.normal(size=3), root_share, power)
     shares = np.empty((pairs.offsets.size - 1, 3), dtype=np.float32)
@@ -152,8 +152,8 @@ def test_a_mixture__matches_plain_sums(seed, root_share, power):
 
 
 @given(SEEDS, st.integers(1, 6))
-def test_documents_begin_in_no_more_clusters_than_the_setting(seed, max_shares):
-    """With fewer clusters, a document is in its nearest ones, in the same proportions up to a factor."""
+def test_documents__start_in_at_most_the_given_number_of_clusters(seed, max_shares):
+    """With fewer clusters, each document is in its nearest ones, in the same relative proportions."""
     generator = np.random.default_rng(seed)
     vectors = generator.normal(size=(9, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -173,7 +173,7 @@ def test_documents_begin_in_no_more_clusters_than_the_setting(seed, max_shares):
 
 @given(SEEDS, st.integers(1, 4))
 def test_products_of_correspondence__match_the_scaled_table(seed, columns):
-    generator, pairs, number = drawn(seed)
+    generator, pairs, number = draw_documents(seed)
     directions = generator.normal(size=(WORDS, columns)).astype(np.float32)
     products = np.ones((WORDS, columns), dtype=np.float32)
     starts.add_products(pairs, number, directions, products)
@@ -183,7 +183,7 @@ def test_products_of_correspondence__match_the_scaled_table(seed, columns):
 
 @given(SEEDS, st.integers(1, 3), st.integers(0, 1))
 def test_mixtures_of_documents__are_steps_of_em(seed, rounds, first):
-    generator, pairs, number = drawn(seed)
+    generator, pairs, number = draw_documents(seed)
     shares = generator.random((WORDS, 3)) * (generator.random((WORDS, 3)) < 0.6)
     words = starts.WordMixtures(
         np.concatenate([[0], np.cumsum(np.count_nonzero(shares, axis=1))]).astype(np.int64),
@@ -207,8 +207,8 @@ def test_rotated_columns__are_principal_axes(seed, columns):
     np.testing.assert_allclose(axes @ axes.T, expected @ expected.T, atol=1e-2 * sizes[0])
 
 
-def test_coordinates__of_words_that_share_documents_by_chance_alone_are_none():
-    """All documents have all words alike: no direction is left, and no word is near another."""
+def test_coordinates_of_words_that_cooccur_by_chance__are_zero():
+    """If all documents have the same word proportions, there are no directions, and no word is near another."""
     rows, inertias = unit_rows(rotated(np.zeros((WORDS, 4), dtype=np.float32), -0.25, 3, QUICK_CLUSTERS))
     assert rows.shape == (WORDS, 0)
     assert inertias.tolist() == [0.0] * WORDS
@@ -216,8 +216,8 @@ def test_coordinates__of_words_that_share_documents_by_chance_alone_are_none():
     assert not shares.known.any()
 
 
-def test_coordinates__of_groups_of_words_that_share_documents_are_alike():
-    """Two groups of words, of documents of their own: the first axis tells them apart."""
+def test_coordinates_of_words_that_share_documents__are_alike():
+    """If two groups of words occur in different documents, the first axis separates them."""
     table = np.kron(np.eye(2, dtype=np.int32), np.ones((20, 4), dtype=np.int32))
     position = np.nonzero(table)[1].astype(np.int32)
     offsets = np.arange(0, position.size + 1, 4, dtype=np.int64)

@@ -32,7 +32,7 @@ def test_runs__are_numbered_by_first_occurrence(given_texts, slots):
 
 
 @given(texts, st.data())
-def test_runs__give_way_to_their_words(given_texts, data):
+def test_runs__are_replaced_by_their_words(given_texts, data):
     numbers, ends, runs = cut(given_texts, 4)
     words = [data.draw(st.lists(st.integers(0, 9), max_size=3)) for _ in runs]
     starts = np.cumsum([0, *map(len, words)]).astype(np.int64)

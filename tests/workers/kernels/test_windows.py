@@ -1,4 +1,4 @@
-"""Counts in windows, beside a loop over all windows."""
+"""Counts in sliding windows, against a loop over all windows."""
 
 import numpy as np
 import pytest
@@ -27,6 +27,6 @@ def test_counts__match_a_loop_over_all_windows(texts, size, exact):
     assert dict(zip(named, counts.pair.tolist(), strict=True)) == both
 
 
-def test_counts__of_no_pairs_match_words():
+def test_counts_without_pairs__equal_counts_of_words():
     counts = count_windows(np.array([0, 0, -1]), np.array([0, 3]), WordPairs.within([np.array([[0]])], 1), 2)
     assert (counts.windows, counts.word.tolist(), counts.pair.tolist()) == (2, [1], [])

@@ -18,14 +18,14 @@ def test_perfect_clusters__score_1():
         assert measure(LABELS, (LABELS + 1) % 3) == pytest.approx(1.0)
 
 
-def test_one_cluster__has_the_purity_of_the_largest_label_and_no_information():
+def test_a_single_cluster__has_the_purity_of_the_largest_label_and_no_mutual_information():
     clusters = np.zeros(60, dtype=np.int64)
     assert purity(LABELS, clusters) == pytest.approx(1 / 3)
     assert normalised_mutual_information(LABELS, clusters) == pytest.approx(0.0)
     assert adjusted_rand_index(LABELS, clusters) == pytest.approx(0.0)
 
 
-def test_linear_accuracy__is_high_where_proportions_tell_labels_apart():
+def test_linear_accuracy__is_high_if_proportions_separate_the_labels():
     generator = np.random.default_rng(0)
     proportions = generator.dirichlet([0.2, 0.2, 0.2], size=60)
     proportions[np.arange(60), LABELS] += 2.0

@@ -1,4 +1,4 @@
-"""Coherence in windows: the same figures as gensim's, and counts by hand."""
+"""Coherence in sliding windows, against gensim and counts by hand."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ MEASURES = {"c_v": 110, "c_npmi": 10, "c_uci": 10, "u_mass": None}
 
 
 def measured(measure, topics, texts, size, *, exact=False):
-    """A measure of topics, lists of words, in texts, lists of tokens."""
+    """Return a measure of topics, which are lists of words, in tokenized texts."""
     vocabulary = sorted({word for topic in topics for word in topic})
     number = {word: position for position, word in enumerate(vocabulary)}
     rows = np.array([[number[word] for word in topic] for topic in topics])
@@ -50,11 +50,11 @@ def test_measures__match_gensim(measure, seed):
 
 
 @pytest.mark.parametrize("measure", ["c_npmi", "c_uci", "u_mass", "c_v"])
-def test_measures__of_a_word_that_never_occurs_are_finite(measure):
+def test_measures_of_a_word_that_never_occurs__are_finite(measure):
     values = measured(measure, [["a", "b", "z"]], [["a", "b", "a"], ["b", "c"]], MEASURES[measure])
     assert np.isfinite(values).all()
 
 
-def test_npmi__is_1_of_words_that_always_meet_and_near_minus_1_of_words_that_never_do():
+def test_npmi__is_1_for_words_that_always_cooccur_and_near_minus_1_for_words_that_never_do():
     assert measured("c_npmi", [["a", "b"]], [["a", "b"], ["c"]], 10)[0] == pytest.approx(1.0)
     assert measured("c_npmi", [["a", "b"]], [["a"], ["b"]], 10)[0] == pytest.approx(-1.0, abs=0.06)

@@ -1,4 +1,4 @@
-"""Diversity of topics, by hand and by its definition."""
+"""Diversity of topics, against counts by hand and its definition."""
 
 import numpy as np
 import pytest
@@ -19,19 +19,19 @@ APART = np.array([[0, 1, 2], [3, 4, 5]])
 ONE_SHARED = np.array([[0, 1, 2], [2, 3, 4]])
 
 
-def test_diversity__counts_different_words_and_strictly_those_of_one_topic():
+def test_diversity__counts_distinct_words_or_words_of_a_single_topic():
     assert [topic_diversity(words) for words in (SAME, APART, ONE_SHARED)] == pytest.approx([0.5, 1.0, 5 / 6])
     assert [strict_diversity(words) for words in (SAME, APART, ONE_SHARED)] == pytest.approx([0.0, 1.0, 4 / 6])
 
 
-def test_inverted_rbo__is_0_of_equal_topics_and_1_of_topics_apart():
+def test_inverted_rbo__is_0_for_equal_topics_and_1_for_disjoint_ones():
     assert inverted_rbo(SAME) == pytest.approx(0.0)
     assert inverted_rbo(APART) == pytest.approx(1.0)
     assert inverted_rbo(SAME[:1]) == 1.0
 
 
 @given(st.permutations(range(8)), st.permutations(range(8)), st.integers(1, 6), st.floats(0.1, 0.99))
-def test_rank_biased_overlap__is_its_definition(first, second, size, persistence):
+def test_rank_biased_overlap__matches_its_definition(first, second, size, persistence):
     first, second = np.array(first[:size]), np.array(second[:size])
     shared = [len(set(first[:depth]) & set(second[:depth])) for depth in range(1, size + 1)]
     expected = shared[-1] / size * persistence**size + (1 - persistence) / persistence * sum(
@@ -40,7 +40,7 @@ def test_rank_biased_overlap__is_its_definition(first, second, size, persistence
     assert rank_biased_overlap(first, second, persistence) == pytest.approx(expected)
 
 
-def test_words__are_numbers_or_texts():
+def test_words__may_be_numbers_or_texts():
     texts = [[f"w{word}" for word in row] for row in ONE_SHARED.tolist()]
     for measure in (topic_diversity, strict_diversity, inverted_rbo):
         assert measure(texts) == measure(ONE_SHARED)

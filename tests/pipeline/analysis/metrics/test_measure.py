@@ -1,4 +1,4 @@
-"""Metrics of models: beside gensim, beside arrays, and beside the commands that have the same figures."""
+"""Metrics of models, against gensim, arrays, and the commands that compute the same metrics."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.kernels.prediction import DirichletTopics
 from tests.conftest import write_corpus
 
-pytestmark = pytest.mark.xdist_group("clusters")  # what these tests look at is made once, beside a cluster
+pytestmark = pytest.mark.xdist_group("clusters")  # shared fixtures are built once, and on a cluster
 
 SUBJECTS = {
     "sea": "ship sail harbour wave captain storm anchor shore tide whale",
@@ -33,7 +33,7 @@ SERIAL = {"scheduler": "serial"}
 
 
 def records(seed, documents, first):
-    """Texts of one subject each, with other words and stop words among them."""
+    """Return texts of one subject each, which also contain unknown words and stop words."""
     generator = np.random.default_rng(seed)
     for number in range(documents):
         subject = list(SUBJECTS)[number % 3]
@@ -63,7 +63,7 @@ def place(tmp_path_factory):
 
 
 def tokens_of(place):
-    """The texts as the ingest tokenizes them: in lower case, without stop words."""
+    """Return the texts as ingest tokenizes them: in lower case, without stop words."""
     stops = stop_words(None)
     texts = [json.loads(line)["text"] for line in (place / "texts.jsonl").read_text().splitlines()]
     return [[word for word in re.findall(r"[a-z][a-z0-9]+", text) if word not in stops] for text in texts]
@@ -75,7 +75,7 @@ def words_of(run, count=10):
 
 
 @pytest.mark.parametrize("name", ["c_v", "c_npmi", "c_uci", "u_mass"])
-def test_coherence__is_gensims_on_the_same_texts(place, name):
+def test_coherence__equals_gensim_on_the_same_texts(place, name):
     models = pytest.importorskip("gensim.models")
     from gensim.corpora import Dictionary
 
@@ -120,7 +120,7 @@ def test_metrics_of_labels__match_the_largest_topics(place):
     assert "the 90 of 90 training documents" in measured["nmi"].definition
 
 
-def test_metrics_of_labels__of_unseen_texts(place):
+def test_metrics_of_labels__work_with_unseen_texts(place):
     ingest(place / "new.jsonl", place / "new", like=place / "run", **SERIAL)
     names = "purity,classifier-accuracy"
     of_texts = measure(place / "run", metrics=names, unseen=place / "new.jsonl", label_field="subject", **SERIAL)
@@ -155,7 +155,7 @@ def test_document_perplexity__gives_each_document_the_same_weight(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["left-to-right", "annealed-importance"])
-def test_likelihood__of_one_topic_follows_from_its_words(tmp_path, name):
+def test_likelihood_of_a_single_topic__follows_from_its_words(tmp_path, name):
     corpus = write_corpus(tmp_path / "corpus", [{0: 30}, {1: 3}, {0: 10, 2: 2}], 3)
     unseen = write_corpus(tmp_path / "unseen", [{0: 4, 1: 2}, {}, {2: 1}], 3, ids=["x", "y", "z"])
     fit(corpus, tmp_path / "run", family="lda", topics=1, iterations=2, **SERIAL)
@@ -165,7 +165,7 @@ def test_likelihood__of_one_topic_follows_from_its_words(tmp_path, name):
     assert "all 3 documents, with 7 tokens" in measured.definition
 
 
-def test_likelihoods__of_a_fitted_model_agree_and_exceed_document_completion(place):
+def test_likelihoods_of_a_fitted_model__agree_and_exceed_document_completion(place):
     names = "left-to-right,annealed-importance"
     measured = measure(place / "run", metrics=names, unseen=place / "new.jsonl", sample_documents=20, **SERIAL)
     first, second = (metric.value for metric in measured.values())
@@ -173,7 +173,7 @@ def test_likelihoods__of_a_fitted_model_agree_and_exceed_document_completion(pla
     assert "20 of 60 documents, drawn at random" in measured["left-to-right"].definition
 
 
-def test_likelihood__of_a_document_depends_on_its_number_alone(small):
+def test_likelihood_of_a_document__depends_only_on_its_number(small):
     shard = next(iter(Corpus(small[0]).references)).load()
     generator = Stream(0).generator()
     phi = generator.dirichlet(np.ones(shard.words.size), size=4).T
@@ -196,7 +196,7 @@ def test_bits__do_not_depend_on_the_executor(place, clusters):
             assert (metric.value, metric.definition) == (parallel[name].value, parallel[name].definition)
 
 
-def test_ensembles__have_the_mean_of_their_members(place):
+def test_metrics_of_ensembles__are_means_over_the_members(place):
     options = {"c_npmi": {"coherence": place / "texts.jsonl"}, "nmi": {"label_field": "subject"}}
     measured = measure(place / "members", metrics="c_npmi,nmi", **options["c_npmi"], **options["nmi"])
     for name, metric in measured.items():
@@ -207,7 +207,7 @@ def test_ensembles__have_the_mean_of_their_members(place):
         assert "mean of its members" in metric.definition
 
 
-def test_trees__count_nodes_as_topics_and_have_no_integrated_likelihood(place):
+def test_metrics_of_trees__count_nodes_as_topics_and_lack_an_integrated_likelihood(place):
     notices = []
     options = {"coherence": place / "texts.jsonl", "unseen": place / "new.jsonl", "label_field": "subject"}
     measured = measure(place / "tree", metrics="all", notice=notices.append, **options, **SERIAL)
@@ -217,7 +217,7 @@ def test_trees__count_nodes_as_topics_and_have_no_integrated_likelihood(place):
         measure(place / "tree", metrics="left-to-right", unseen=place / "new.jsonl", **SERIAL)
 
 
-def test_labels__of_a_model_fitted_with_them_do_not_help_unseen_documents(place):
+def test_labels_of_unseen_documents__are_not_used_by_a_model_fitted_with_labels(place):
     fit(place / "train", place / "labelled", family="labeled-lda", iterations=10, **SERIAL)
     labelled = measure(place / "labelled", metrics="nmi", label_field="place", **SERIAL)["nmi"]
     unseen = measure(place / "labelled", metrics="nmi", label_field="place", unseen=place / "new.jsonl", **SERIAL)
@@ -248,7 +248,7 @@ def test_labels__of_a_model_fitted_with_them_do_not_help_unseen_documents(place)
         ({"metrics": "npmi", "bad_bytes": "replace"}, "bad_bytes: applies only to texts, and none are named"),
     ],
 )
-def test_what_is_missing__is_an_error_in_a_line(place, options, message):
+def test_missing_inputs__are_an_error_in_one_line(place, options, message):
     paths = {name: place / options[name] for name in ("coherence", "unseen") if name in options}
     with pytest.raises(OptionError, match=message) as raised:
         measure(place / "run", **{**options, **paths}, **SERIAL)
@@ -269,7 +269,7 @@ def test_unsuitable_documents__are_refused(place, small, tmp_path):
         measure(place / "run", metrics="c_v", coherence=tmp_path / "other.jsonl", **SERIAL)
 
 
-def test_coherence__in_texts_that_lack_most_of_the_words_says_so(place, tmp_path):
+def test_coherence__reports_texts_that_lack_most_of_the_words(place, tmp_path):
     words = words_of(place / "run")
     lines = [{"id": n, "text": f"{words[0][0]} {words[0][1]} and unknown ones"} for n in range(3)]
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -287,14 +287,14 @@ def test_coherence__in_texts_that_lack_most_of_the_words_says_so(place, tmp_path
     )
 
 
-def test_command__refuses_options_of_metrics_without_any(place, capsys):
+def test_command__refuses_options_of_metrics_that_were_not_requested(place, capsys):
     for options in (["--top-words", "5"], ["--label-field", "subject"], ["--seed", "3"]):
         with pytest.raises(SystemExit):
             main(["evaluate", f"{place}/run", "--coherence", f"{place}/train", *options])
         assert f"{options[0]} requires " in capsys.readouterr().err
 
 
-def test_arrays__of_an_estimator_are_measured():
+def test_arrays_of_an_estimator__can_be_measured():
     texts = [record["text"] for record in records(1, 60, "a")]
     labels = [record["subject"] for record in records(1, 60, "a")]
     words = CountVectorizer(stop_words="english", min_df=2)
@@ -323,7 +323,7 @@ def test_command__prints_definitions_and_sources(place, capsys):
     assert set(record["metrics"]["npmi"]) == {"name", "value", "definition", "source", "topics"}
 
 
-def test_command__says_what_is_wrong(place, capsys):
+def test_command__reports_errors_in_one_line(place, capsys):
     assert main(["evaluate", f"{place}/run", "--metrics", "c_v"]) == 2
     assert "c_v: needs texts in which windows of tokens are counted; name them (--coherence TEXTS)" in (
         capsys.readouterr().err
@@ -333,7 +333,7 @@ def test_command__says_what_is_wrong(place, capsys):
     assert "--metrics is required" in capsys.readouterr().err
 
 
-def test_help__lists_each_metric(capsys):
+def test_help__lists_every_metric(capsys):
     with pytest.raises(SystemExit):
         raise SystemExit(main(["evaluate", "--help"]))
     printed = capsys.readouterr().out

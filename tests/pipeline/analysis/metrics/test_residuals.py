@@ -1,4 +1,4 @@
-"""The dispersion of residuals: by its definition, and 1 of counts that a model draws."""
+"""The dispersion of residuals, against its definition, and near 1 for simulated counts."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SERIAL = {"scheduler": "serial"}
 
 
 @given(st.integers(0, 99))
-def test_squares__average_1_of_multinomial_counts(seed):
+def test_squared_residuals_of_multinomial_counts__average_1(seed):
     generator = np.random.default_rng(seed)
     lengths = generator.integers(50, 90, (200, 1)).astype(float)
     probability = generator.dirichlet(np.full(20, 5.0), 200)
@@ -23,7 +23,7 @@ def test_squares__average_1_of_multinomial_counts(seed):
     assert sums.squares / sums.cells == pytest.approx(1.0, abs=0.1)
 
 
-def test_dispersion__is_its_definition_over_all_documents_and_words(tmp_path):
+def test_dispersion__matches_its_definition_over_all_documents_and_words(tmp_path):
     simulate(tmp_path / "corpus", family="lda", topics=3, documents=60, words=30, tokens=200, shard_tokens=5000)
     fit(tmp_path / "corpus", tmp_path / "run", family="lda", topics=3, iterations=20, **SERIAL)
     model = Model(tmp_path / "run")
@@ -45,7 +45,7 @@ def test_dispersion__is_its_definition_over_all_documents_and_words(tmp_path):
     assert measured.definition.endswith("of all training documents")
 
 
-def test_dispersion__is_refused_of_weighted_words(tmp_path):
+def test_dispersion_with_weighted_words__is_refused(tmp_path):
     simulate(tmp_path / "corpus", family="lda", topics=2, documents=20, words=20, tokens=30)
     fit(tmp_path / "corpus", tmp_path / "run", family="lda", topics=2, iterations=1, weights="idf", **SERIAL)
     with pytest.raises(OptionError, match="weights of words"):

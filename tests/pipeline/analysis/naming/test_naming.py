@@ -1,4 +1,4 @@
-"""Names of topics: who gives them, where they are shown, and what they survive."""
+"""Names of topics: their sources, where they are shown, and what they survive."""
 
 import json
 import shutil
@@ -58,7 +58,7 @@ def test_a_function__names_all_topics_and_the_names_are_shown_everywhere(run, tm
     assert verify(run).broken == []
 
 
-def test_a_namer_that_fails__leaves_the_words_with_one_warning(run, tmp_path, monkeypatch, capsys):
+def test_a_namer_that_fails__leaves_the_topics_unnamed_with_one_warning(run, tmp_path, monkeypatch, capsys):
     second = topics(run, 20)[1]
     lines = ["def name(words, documents):", f"    assert words != {second.names!r}, 'no answer'", "    return 'fine'"]
     (tmp_path / "own_namer.py").write_text("\n".join(lines))
@@ -73,7 +73,7 @@ def test_a_namer_that_fails__leaves_the_words_with_one_warning(run, tmp_path, mo
 
 
 @pytest.mark.parametrize("answer", [None, "", " \x00\n\t ", 7, RuntimeError("out of\nreach")])
-def test_answers_without_a_name__leave_the_words(run, answer):
+def test_answers_without_a_name__leave_the_topics_unnamed(run, answer):
     def namer(words, documents):
         if isinstance(answer, Exception):
             raise answer
@@ -86,7 +86,7 @@ def test_answers_without_a_name__leave_the_words(run, answer):
     assert not (run / "model" / RECORD).exists()
 
 
-def test_names__are_untrusted_text(run, tmp_path):
+def test_names__are_treated_as_untrusted_text(run, tmp_path):
     name_topics(run, lambda words, documents: "<script>alert(1)</script>\x1b[31m\u202e" + "x" * 500)
     title = topics(run)[0].title
     assert len(title) <= MAX_LETTERS
@@ -107,7 +107,7 @@ def test_names_by_hand_and_by_seeds__are_not_replaced_by_a_namer(run):
     assert named[2].startswith("about ")
 
 
-def test_names__persist_when_a_run_continues_and_when_a_fit_begins_from_it(run, small, tmp_path):
+def test_names__persist_in_a_resumed_run_and_in_a_warm_started_fit(run, small, tmp_path):
     named = name_topics(run, first_word)
     resume(run, iterations=8, scheduler="serial")
     assert names_of(run) == named
@@ -147,7 +147,7 @@ def test_names__survive_a_kill_after_the_model_was_replaced(run, monkeypatch):
     assert names_of(run) == named
 
 
-def test_topics_are_named__by_one_process_at_a_time_and_while_nobody_fits(run):
+def test_naming__excludes_other_namers_and_fits_of_the_run(run):
     def competing(words, documents):
         with pytest.raises(LockedError):
             resume(run, iterations=8, scheduler="serial")
@@ -161,7 +161,7 @@ def test_topics_are_named__by_one_process_at_a_time_and_while_nobody_fits(run):
         name_topics(run, first_word)
 
 
-def test_topics_of_a_model_by_itself_are_named__by_one_process_at_a_time(run, tmp_path):
+def test_naming_of_a_model_outside_a_run__excludes_other_namers(run, tmp_path):
     model = tmp_path / "alone"
     shutil.copytree(run / "model", model)
     (model / ".names.json.0123.part").write_text("{")
@@ -176,7 +176,7 @@ def test_topics_of_a_model_by_itself_are_named__by_one_process_at_a_time(run, tm
     assert verify(model).broken == []
 
 
-def test_a_namer_that_another_has_taken_over_from__writes_nothing(run):
+def test_a_namer_whose_lock_was_taken_over__writes_nothing(run):
     before = name_topics(run, first_word)
 
     def asleep(words, documents):
@@ -191,7 +191,7 @@ def test_a_namer_that_another_has_taken_over_from__writes_nothing(run):
     assert names_of(run) == before
 
 
-def test_names_of_another_model__are_damage(run, small, tmp_path):
+def test_names_of_another_model__are_damaged(run, small, tmp_path):
     name_topics(run, first_word)
     fit(small[0], tmp_path / "other", family="lda", topics=3, iterations=2, seed=5, scheduler="serial")
     shutil.copy(run / "model" / RECORD, tmp_path / "other/model" / RECORD)
@@ -200,7 +200,7 @@ def test_names_of_another_model__are_damage(run, small, tmp_path):
     assert any(RECORD in line for line in verify(tmp_path / "other").broken)
 
 
-def test_unfinished_runs__have_no_place_for_names(run):
+def test_unfinished_runs__cannot_store_names(run):
     shutil.rmtree(run / "model")
     with pytest.raises(AbsentError, match="has not finished"):
         name_topics(run, first_word)
@@ -215,7 +215,7 @@ def test_clean_names__are_one_printable_line(text):
 
 
 @pytest.mark.parametrize("name", ["", " x", "a\nb", "x" * 101, "\x1b[31m"])
-def test_names_that_are_not_clean__are_damage(run, name):
+def test_stored_names_that_are_not_clean__are_damaged(run, name):
     model = Model(run)
     write_names(model.folder, model.record, [TopicName(id=0, name="mine", by="hand")])
     written = json.loads(model.folder.read(RECORD))

@@ -78,7 +78,7 @@ def test_append__adds_shards_after_existing_ones(place, grow):
     assert [(rule.rule, rule.words, rule.tokens) for rule in report.dropped] == [(rule, 1, 1) if grow else (rule, 2, 4)]
 
 
-def test_append__gives_the_same_bits_for_any_workers_and_sources_cut_otherwise(place):
+def test_append__gives_the_same_bits_for_any_workers_and_division_of_the_sources(place):
     shutil.copytree(place / "c", place / "d")
     serial = append(place / "c", place / "new.jsonl", grow=True, scheduler="serial")
     other = append(place / "d", place / "new.jsonl", grow=True, scheduler="threads", workers=3)
@@ -109,7 +109,7 @@ def test_append__refuses_or_skips_existing_documents(place):
 
 
 @pytest.mark.parametrize("grow", [False, True])
-def test_append__reports_documents_that_the_corpus_has_already(place, grow, capsys):
+def test_append__reports_documents_that_the_corpus_already_has(place, grow, capsys):
     options = ["--grow"] if grow else []
     first = append(place / "c", place / "new.jsonl", grow=grow)
     assert main(["append", str(place / "c"), str(place / "new.jsonl"), *options]) == 0
@@ -124,7 +124,7 @@ def test_append__reports_documents_that_the_corpus_has_already(place, grow, caps
 
 
 @pytest.mark.parametrize("where", ["shard", "manifest"])
-def test_append__that_is_cut_short_leaves_the_corpus_as_it_was(place, where, monkeypatch):
+def test_an_interrupted_append__leaves_the_corpus_as_it_was(place, where, monkeypatch):
     before, digest = bags_of(place / "c"), Corpus(place / "c").manifest.digest
     with monkeypatch.context() as broken:
 
@@ -147,12 +147,12 @@ def test_append__that_is_cut_short_leaves_the_corpus_as_it_was(place, where, mon
     assert {path.name for path in (place / "c/documents").iterdir()} == named
 
 
-def test_append__takes_one_at_a_time(place):
+def test_append__locks_the_corpus(place):
     with RunLock(Folder(place / "c") / "lock"), pytest.raises(LockedError, match="works on it"):
         append(place / "c", place / "new.jsonl")
 
 
-def test_append__keeps_the_report_of_an_addition_that_ended_as_this_one_began(place, monkeypatch):
+def test_append__keeps_the_history_of_another_addition_that_ended_meanwhile(place, monkeypatch):
     put_lines(place / "more.jsonl", [{"id": "m1", "text": "aa bb cc"}])
     lock = appending.RunLock
 
@@ -166,7 +166,7 @@ def test_append__keeps_the_report_of_an_addition_that_ended_as_this_one_began(pl
     assert [record.documents for record in read_history(Folder(place / "c")).appended] == [1, 3]
 
 
-def test_append__reads_other_formats_as_far_as_the_fields_agree(place):
+def test_append__accepts_other_formats_with_the_same_fields(place):
     (place / "x.csv").write_text("id,text,tag\nx1,aa dd,v\n")
     append(place / "c", place / "x.csv")
     assert bags_of(place / "c")["x1"] == {"aa": 1}
@@ -175,7 +175,7 @@ def test_append__reads_other_formats_as_far_as_the_fields_agree(place):
         append(place / "c", place / "x.txt")
 
 
-def test_append__adds_counted_documents_by_their_words(tmp_path):
+def test_append__matches_counted_documents_by_their_words(tmp_path):
     write_corpus(tmp_path / "c", [{0: 2, 1: 1}, {1: 3}], 2)
     (tmp_path / "x.ldac").write_text("2 0:4 1:1\n0\n1 2:5\n")
     (tmp_path / "vocab.txt").write_text("w1\nzz\nw0\n")
@@ -191,7 +191,7 @@ def test_append__adds_counted_documents_by_their_words(tmp_path):
     assert np.array_equal(Corpus(tmp_path / "c").vocabulary.tokens, [7, 8])
 
 
-def test_append__runs_no_function_that_only_the_corpus_names(tmp_path):
+def test_append__runs_no_function_that_only_the_record_of_the_corpus_names(tmp_path):
     path = put_lines(tmp_path / "x.jsonl", OLD)
     ingest(path, tmp_path / "c", tokenizer="builtins:str.split")
     put_lines(tmp_path / "y.jsonl", NEW)
@@ -200,8 +200,8 @@ def test_append__runs_no_function_that_only_the_corpus_names(tmp_path):
     assert append(tmp_path / "c", tmp_path / "y.jsonl", tokenizer="builtins:str.split").documents == 7
 
 
-def test_append__runs_no_regular_expression_that_only_the_corpus_names(tmp_path, capsys):
-    endless = "(a|a)*b"  # doubles its time with each letter
+def test_append__runs_no_regular_expression_that_only_the_record_of_the_corpus_names(tmp_path, capsys):
+    endless = "(a|a)*b"  # takes twice as long with each further letter
     put_lines(tmp_path / "x.jsonl", [{"id": "a", "text": "aa bb"}])
     ingest(tmp_path / "x.jsonl", tmp_path / "c", segments=f"headings:{endless}")
     new = put_lines(tmp_path / "y.jsonl", [{"id": "b", "text": "a" * 60}])
@@ -215,7 +215,7 @@ def test_append__runs_no_regular_expression_that_only_the_corpus_names(tmp_path,
     assert main(["append", str(tmp_path / "c"), str(short), "--headings", endless]) == 0
 
 
-def test_append__says_what_is_wrong(place, capsys):
+def test_append__reports_errors_clearly(place, capsys):
     assert main(["append", str(place / "c"), str(place / "new.jsonl"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["append"]["documents"] == 3
     put_lines(place / "new.jsonl", [NEW[0] | {"id": "z"}, NEW[0] | {"id": "z"}])

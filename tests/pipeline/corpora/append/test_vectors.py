@@ -1,4 +1,4 @@
-"""Appending vectors: what is read afterwards, additions that are cut short, and what is refused."""
+"""Appending vectors: the resulting corpus, interrupted additions, and what is refused."""
 
 import json
 import shutil
@@ -43,7 +43,7 @@ IDS = {"id": "id"}
 
 
 def all_of(corpus):
-    """All vectors of a corpus: ids, labels and values."""
+    """Return all vectors of a corpus: ids, labels and values."""
     every = Vectors.join([reference.vectors() for reference in Corpus(corpus).references])
     return every.ids.to_pylist(), every.extras["labels"].to_pylist(), every.values.tolist()
 
@@ -54,7 +54,7 @@ def files_of(folder):
 
 @pytest.fixture
 def corpus(tmp_path):
-    """Seven vectors in shards of three, so that the last shard is not full; and four more in a file."""
+    """Seven vectors in shards of three, so that the last shard is not full, and a file of four more vectors."""
     values = np.random.default_rng(2).normal(size=(11, 2))
     values[:, 1] = 4.0
     put_rows(tmp_path / "more.csv", values[7:], first=7)
@@ -67,9 +67,7 @@ def corpus(tmp_path):
     st.integers(1, 9),
     st.data(),
 )
-def test_vectors_that_are_appended__are_read_as_if_they_had_been_ingested_at_once(
-    tmp_path_factory, values, shard_tokens, data
-):
+def test_appended_vectors__are_read_as_if_all_had_been_ingested_at_once(tmp_path_factory, values, shard_tokens, data):
     place = tmp_path_factory.mktemp("appended")
     whole = put_corpus(place, values, shard_tokens)
     shutil.move(whole, place / "whole")
@@ -88,11 +86,12 @@ def test_vectors_that_are_appended__are_read_as_if_they_had_been_ingested_at_onc
     assert appended.vocabulary == expected.vocabulary.model_copy(update={"file": appended.vocabulary.file})
     assert verify(corpus).broken == []
     read = [zarr.open_array(str(corpus / array.file), mode="r")[...] for array in appended.vectors.arrays]
-    np.testing.assert_array_equal(np.concatenate(read), values)  # each array is one for other programs too
+    # each addition is an array that other programs can read
+    np.testing.assert_array_equal(np.concatenate(read), values)
     shutil.rmtree(place)
 
 
-def test_an_addition__changes_no_file_but_the_manifest_and_the_history(corpus):
+def test_an_addition__changes_no_existing_file_except_the_manifest_and_the_history(corpus):
     before, reader = files_of(corpus), Corpus(corpus)
     manifest = append(corpus, corpus.parent / "more.csv")
     assert manifest.shards[:3] == reader.manifest.shards
@@ -100,14 +99,12 @@ def test_an_addition__changes_no_file_but_the_manifest_and_the_history(corpus):
     assert manifest.vectors.constant == (1,)
     after = files_of(corpus)
     assert {name for name in before if after[name] != before[name]} == {"manifest.json", "ingest.json"}
-    assert (
-        sum(len(reference.vectors()) for reference in reader.references) == 7
-    )  # who has opened it before reads what there was
+    assert sum(len(reference.vectors()) for reference in reader.references) == 7  # a corpus opened before is unchanged
     assert info(corpus)["documents"] == 11
 
 
 @pytest.mark.parametrize("where", ["chunk", "history", "manifest"])
-def test_an_addition_that_is_cut_short__leaves_the_corpus_as_it_was_and_is_made_again(corpus, where, monkeypatch):
+def test_an_interrupted_addition__leaves_the_corpus_as_it_was_and_can_be_repeated(corpus, where, monkeypatch):
     digest, whole = Corpus(corpus).manifest.digest, corpus.parent / "whole"
     shutil.copytree(corpus, whole)
     append(whole, corpus.parent / "more.csv")
@@ -128,7 +125,7 @@ def test_an_addition_that_is_cut_short__leaves_the_corpus_as_it_was_and_is_made_
     assert len(all_of(corpus)[0]) == 7
     other = put_rows(corpus.parent / "other.csv", np.ones((1, 2)), first=20)
     shutil.copytree(corpus, corpus.parent / "elsewhere")
-    append(corpus.parent / "elsewhere", other)  # what was cut short is removed by any addition
+    append(corpus.parent / "elsewhere", other)  # the next addition removes remnants of an interrupted one
     assert len([path for path in (corpus.parent / "elsewhere").iterdir() if path.name.startswith("vectors")]) == 2
     append(corpus, corpus.parent / "more.csv")
     assert files_of(corpus) == files_of(whole)
@@ -165,7 +162,7 @@ def test_the_same_addition_again__is_refused_or_adds_nothing(corpus, capsys):
         ("id,kind,c0,c1\nx,a,1,2\n", {"tokenizer": "a:b"}, OptionError, "`tokenizer` a:b: .* have no words"),
     ],
 )
-def test_what_cannot_be_appended__is_refused_and_nothing_is_changed(corpus, text, options, error, message):
+def test_vectors_that_do_not_fit__are_refused_and_change_nothing(corpus, text, options, error, message):
     before = files_of(corpus)
     (corpus.parent / "wrong.csv").write_text(text)
     with pytest.raises(error, match=message):
@@ -205,7 +202,7 @@ def test_a_manifest_with_additions__is_checked(corpus, change, message):
         Corpus(corpus)
 
 
-def test_a_corpus_with_additions__is_split_fitted_inferred_and_evaluated(corpus):
+def test_a_corpus_with_additions__can_be_split_fitted_inferred_and_evaluated(corpus):
     append(corpus, corpus.parent / "more.csv")
     place = corpus.parent
     split(corpus, place / "train", place / "unseen", documents=True, fraction=0.3)

@@ -1,4 +1,4 @@
-"""Members joined into one model: the same bits everywhere and after every stop, and a model like any other."""
+"""Members combined into one consensus model, with the same bits everywhere and after every stop."""
 
 import functools
 import json
@@ -22,8 +22,8 @@ from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.topic_names import TopicName, read_names, write_names
 from collapsium.workers.arrays.random_streams import Stream
 from tests.chaos.operations import files_of
-from tests.conftest import rest_long
-from tests.fits import bits, interrupted, resumed
+from tests.conftest import mark_rest_long
+from tests.fits import bits, interrupt_and_resume, resumed
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 
@@ -40,7 +40,7 @@ def consensus(small, tmp_path_factory):
 
 
 def assert_same(run, expected):
-    """Compare two consensuses, their members and their events."""
+    """Require that two consensus runs, their members and their events are the same."""
     for place in ("", "members/000", "members/001", "members/002"):
         assert bits(Model(run / place), SHARDS) == bits(Model(expected / place), SHARDS)
     recorded = [[event for event in events_of(place) if event["event"] != "notice"] for place in (run, expected)]
@@ -53,7 +53,7 @@ def assert_same(run, expected):
 # Bits ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", rest_long([3, 1, 8]))
+@pytest.mark.parametrize("workers", mark_rest_long([3, 1, 8]))
 def test_a_consensus__has_the_same_bits_with_any_number_of_threads(small, consensus, tmp_path, workers):
     fit(small[0], tmp_path / "run", heldout=small[1], workers=workers, **OPTIONS)
     assert_same(tmp_path / "run", consensus)
@@ -80,10 +80,10 @@ STOPS = {
 }
 
 
-def test_a_consensus_that_was_stopped_again_and_again__continues_to_the_same_bits(small, consensus, tmp_path):
+def test_a_consensus_that_is_stopped_repeatedly__ends_with_the_same_bits(small, consensus, tmp_path):
     run = tmp_path / "run"
     start = functools.partial(fit, small[0], run, heldout=small[1], scheduler="serial", **OPTIONS)
-    for _ in interrupted(run, STOPS.values(), start, scheduler="serial"):
+    for _ in interrupt_and_resume(run, STOPS.values(), start, scheduler="serial"):
         assert verify(run).broken == []
         assert not (run / "model").exists()
     assert_same(run, consensus)
@@ -93,7 +93,7 @@ def test_a_consensus_that_was_stopped_again_and_again__continues_to_the_same_bit
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, StoppedError])
 @pytest.mark.parametrize("stop", STOPS)
-def test_a_consensus_that_was_stopped__continues_to_the_same_bits(small, consensus, tmp_path, stop, kind):
+def test_a_consensus_that_was_stopped__ends_with_the_same_bits(small, consensus, tmp_path, stop, kind):
     def sink(event):
         if STOPS[stop](event):
             raise kind("on purpose")
@@ -107,8 +107,8 @@ def test_a_consensus_that_was_stopped__continues_to_the_same_bits(small, consens
     assert verify(tmp_path / "run").broken == []
 
 
-def test_a_consensus_killed_without_a_word__continues_to_the_same_bits(consensus, tmp_path):
-    """Its process ended before the model was written, or before the end was reported, or before any checkpoint."""
+def test_a_consensus_whose_process_was_killed__ends_with_the_same_bits(consensus, tmp_path):
+    """The process is killed before the model is written, before the end is reported, or before any checkpoint."""
     run = shutil.copytree(consensus, tmp_path / "run")
     shutil.rmtree(run / "model")
     resume(run)
@@ -125,7 +125,7 @@ def test_a_consensus_killed_without_a_word__continues_to_the_same_bits(consensus
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_a_consensus_without_a_whole_checkpoint__is_joined_again(consensus, tmp_path, finished):
+def test_a_consensus_without_a_valid_checkpoint__is_combined_again(consensus, tmp_path, finished):
     run = shutil.copytree(consensus, tmp_path / "run")
     if not finished:
         shutil.rmtree(run / "model")
@@ -138,8 +138,8 @@ def test_a_consensus_without_a_whole_checkpoint__is_joined_again(consensus, tmp_
     assert_same(run, consensus)
 
 
-@pytest.mark.parametrize("stop", rest_long(list(STOPS), retained=(0, 5)))
-def test_a_consensus_that_another_has_taken_over__ends_and_leaves_nothing(small, consensus, tmp_path, stop):
+@pytest.mark.parametrize("stop", mark_rest_long(list(STOPS), retained=(0, 5)))
+def test_a_consensus_whose_lock_was_taken_over__ends_and_writes_nothing(small, consensus, tmp_path, stop):
     run, before = tmp_path / "run", {}
 
     def sink(event):
@@ -151,7 +151,7 @@ def test_a_consensus_that_another_has_taken_over__ends_and_leaves_nothing(small,
 
     with pytest.raises(TakenOverError):
         fit(small[0], run, heldout=small[1], sinks=[sink], scheduler="serial", checkpoint_every=1, **OPTIONS)
-    # A member of the process that sleeps may still write until it asks for the ensemble's lock.
+    # A member of the suspended process may still write until it checks the ensemble's lock.
     after = {file: data for file, data in files_of(run).items() if not file.startswith("members/")}
     assert after == {file: data for file, data in before.items() if not file.startswith("members/")}
     shutil.rmtree(run / "lock")
@@ -159,14 +159,14 @@ def test_a_consensus_that_another_has_taken_over__ends_and_leaves_nothing(small,
     assert_same(run, consensus)
 
 
-def test_a_finished_consensus__is_left_alone(consensus, tmp_path):
+def test_a_finished_consensus__is_not_changed_by_resume(consensus, tmp_path):
     run = shutil.copytree(consensus, tmp_path / "run")
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file() and path.name != "lock"}
     resume(run)
     assert all(path.stat().st_mtime_ns == at for path, at in before.items())
 
 
-def test_more_iterations__continue_the_members_and_join_them_again(small, consensus, tmp_path):
+def test_more_iterations__continue_the_members_and_combine_them_again(small, consensus, tmp_path):
     run = shutil.copytree(consensus, tmp_path / "run")
     resume(run, iterations=8)
     fit(small[0], tmp_path / "anew", heldout=small[1], **{**OPTIONS, "iterations": 8})
@@ -175,9 +175,9 @@ def test_more_iterations__continue_the_members_and_join_them_again(small, consen
     assert verify(run).broken == []
 
 
-def test_more_iterations__leave_the_consensus_and_the_names_of_its_topics(consensus, tmp_path):
+def test_more_iterations__keep_the_consensus_and_the_names_of_its_topics(consensus, tmp_path):
     run = shutil.copytree(consensus, tmp_path / "run")
-    # Names go with the words of topics, whatever their ids are in the next consensus.
+    # Names follow the words of topics, even if their ids change in the next consensus.
     named = {topic.id: TopicName(id=topic.id, name=f"mine {topic.id}", by="hand") for topic in topics(run)}
     write_names(Folder(run / "model"), Model(run).record, named.values())
 
@@ -211,7 +211,7 @@ def test_a_tolerance__ends_the_last_fit_for_good(small, tmp_path):
 # Kinds of members and families -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", rest_long(["gibbs-hdp", "vb-lda", "hdp", "gibbs-lda"], retained=(0, 1)))
+@pytest.mark.parametrize("family", mark_rest_long(["gibbs-hdp", "vb-lda", "hdp", "gibbs-lda"], retained=(0, 1)))
 def test_families_of_flat_topics__have_a_consensus(small, tmp_path, family):
     options = {
         "init_topics" if family == "gibbs-hdp" else "topics": 3,
@@ -227,14 +227,14 @@ def test_families_of_flat_topics__have_a_consensus(small, tmp_path, family):
     assert np.isfinite(evaluate(tmp_path / "run", heldout=small[1]).score)
 
 
-def test_samples_of_one_fit__are_joined(small, tmp_path):
+def test_samples_of_one_fit__can_be_combined(small, tmp_path):
     options = {"family": "gibbs-lda", "topics": 3, "iterations": 6, "samples": 3, "sample_every": 2}
     fit(small[0], tmp_path / "run", combine="consensus", **options)
     assert [topic.support for topic in topics(tmp_path / "run")] == [3, 3, 3]
     assert resume(tmp_path / "run").record.iterations == 6
 
 
-def test_a_start_that_stays_in_the_members__stays_in_their_means(small, tmp_path):
+def test_an_initialisation_as_prior_in_the_members__remains_in_their_means(small, tmp_path):
     options = {**OPTIONS, "restarts": 2, "responsibilities": "active", "init": "clusters", "init_strength": 9.0}
 
     def sink(event):
@@ -255,7 +255,7 @@ def test_a_start_that_stays_in_the_members__stays_in_their_means(small, tmp_path
 # A model like any other -----------------------------------------------------------------------------------------------
 
 
-def test_commands__speak_of_the_consensus(small, consensus, tmp_path):
+def test_commands__report_the_consensus(small, consensus, tmp_path):
     model = Model(consensus)
     assert model.folder.url.endswith("run/model")
     found = evaluate(consensus, heldout=small[1])
@@ -273,7 +273,7 @@ def test_commands__speak_of_the_consensus(small, consensus, tmp_path):
     assert [member["member"] for member in facts["members"]] == [0, 1, 2]
 
 
-def test_topics__say_in_how_many_members_they_were_found(consensus, single):
+def test_topics__show_the_number_of_members_in_which_they_were_found(consensus, single):
     for topic in topics(consensus):
         assert topic.support in range(4)
         assert 0.0 <= topic.stability <= 1.0
@@ -281,7 +281,7 @@ def test_topics__say_in_how_many_members_they_were_found(consensus, single):
     assert "support" in Model(consensus).topics().columns
 
 
-def test_members_that_are_not_joined_yet__are_refused_in_one_line(small, tmp_path):
+def test_members_that_are_not_combined_yet__are_refused_in_one_line(small, tmp_path):
     def sink(event):
         if is_iteration(2)(event):
             raise KeyboardInterrupt
@@ -292,7 +292,7 @@ def test_members_that_are_not_joined_yet__are_refused_in_one_line(small, tmp_pat
         evaluate(tmp_path / "run", heldout=small[1])
 
 
-def test_a_report__says_in_how_many_members_topics_were_found(consensus, tmp_path):
+def test_a_report__shows_the_number_of_members_in_which_topics_were_found(consensus, tmp_path):
     report(consensus, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "the topics of a consensus" in page
@@ -333,7 +333,7 @@ def test_the_command_line__prints_the_consensus(small, consensus, tmp_path, caps
         ({"schedule": "stochastic", "iterations": None}, "'consensus' .* stochastic"),
     ],
 )
-def test_what_cannot_be_joined__is_refused_and_leaves_nothing(small, tmp_path, changes, message):
+def test_models_that_cannot_be_combined__are_refused_before_anything_is_written(small, tmp_path, changes, message):
     with pytest.raises(OptionError, match=message):
         fit(small[0], tmp_path / "run", **{**OPTIONS, **changes})
     assert not (tmp_path / "run").exists()
@@ -353,7 +353,7 @@ def test_resume__does_not_change_how_members_are_combined(consensus, ensemble, t
             resume(run, combine=value)
 
 
-def test_a_record_with_another_way_to_combine__is_damaged(consensus, tmp_path):
+def test_a_record_with_an_unknown_combination__is_damaged(consensus, tmp_path):
     run = shutil.copytree(consensus, tmp_path / "run")
     record = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps({**record, "combine": "sum"}))

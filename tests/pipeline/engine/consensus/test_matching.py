@@ -1,4 +1,4 @@
-"""Topics of several models: compared as plain sums say, matched, and averaged in the documents and the words."""
+"""Topics of several models: overlaps against plain sums, matching, and averages over documents and words."""
 
 from dataclasses import replace
 
@@ -26,11 +26,11 @@ from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.storage.errors import ClusterError
 from collapsium.workers.arrays import buffer_pool as buffers
 from collapsium.workers.arrays.random_streams import Stream
-from tests.fits import Losing
+from tests.fits import LosingExecutor
 
 
 def models_of(single, permutation=(0, 1, 2)):
-    """The three fits, each matched with itself but the last, whose columns are permuted."""
+    """Return three fits with the columns that match each with itself, except that the last one's columns are permuted."""
     models = [replace(JoinedModel.of(str(single / str(n))), columns=(0, 1, 2)) for n in range(3)]
     return [*models[:2], replace(models[2], columns=permutation)]
 
@@ -73,19 +73,19 @@ def test_overlaps__add_exactly_in_any_order(data):
 
 
 @given(st.permutations(range(6)), st.integers(0, 3), st.integers(0, 2**32 - 1))
-def test_matching__finds_a_permutation_and_leaves_seeded_topics_in_place(permutation, fixed, seed):
+def test_matching__recovers_a_permutation_and_keeps_seeded_topics_in_place(permutation, fixed, seed):
     permutation = [*range(fixed), *(topic for topic in permutation if topic >= fixed)]
     similar = np.random.default_rng(seed).random((6, 6)) * 0.5
     similar[np.arange(6), permutation] += 1.0
     first = JoinedModel("", tuple(range(6)), fixed, tuple(range(6)))
     places, topics = _assigned(similar, first, JoinedModel("", tuple(range(6)), fixed))
     assert dict(zip(places.tolist(), topics.tolist(), strict=True)) == dict(enumerate(permutation))
-    # However unlike, topics of the same seeds are the same.
+    # Topics of the same seeds are matched, however different they are.
     places, topics = _assigned(-similar + 2.0, first, JoinedModel("", tuple(range(6)), fixed))
     assert [topic for place, topic in zip(places, topics, strict=True) if place < fixed] == list(range(fixed))
 
 
-def test_a_model_with_fewer_topics__leaves_places_empty(small, single):
+def test_a_model_with_fewer_topics__leaves_some_topics_unmatched(small, single):
     first = replace(JoinedModel.of(str(single / "0")), columns=(0, 1, 2))
     member = JoinedModel.of(str(single / "1"))
     places, topics = _assigned(np.eye(3)[:, [0, 2]], first, replace(member, topics=(0, 2)))
@@ -102,15 +102,15 @@ def test_a_model_with_fewer_topics__leaves_places_empty(small, single):
     assert arrays["word_topic"][:, 2] == pytest.approx((phi[0][:, 2] + phi[1][:, 0]) / 2, abs=1e-6)
 
 
-def test_joining__is_the_same_after_work_was_lost(small, single):
+def test_combining__gives_the_same_result_after_work_was_lost(small, single):
     urls, corpus = [str(single / str(n)) for n in range(3)], Corpus(small[0])
-    whole, losing = join(urls, corpus, SerialExecutor(), 1), Losing(SerialExecutor(), 8)
+    whole, losing = join(urls, corpus, SerialExecutor(), 1), LosingExecutor(SerialExecutor(), 8)
     losing.recover = lambda error: None
     assert join(urls, corpus, losing, 2) == whole
     assert losing.losses
 
 
-def test_joining__releases_the_memory_that_waits_for_sweeps(small, single):
+def test_combining__releases_memory_that_is_reserved_for_sweeps(small, single):
     pool = buffers.pool
     pool.reserve([1 << 26])
     assert sum(len(piece) for piece in pool._free) > pool.settings.idle_bytes
@@ -118,8 +118,8 @@ def test_joining__releases_the_memory_that_waits_for_sweeps(small, single):
     assert sum(len(piece) for piece in pool._free) <= pool.settings.idle_bytes
 
 
-def test_work_that_is_lost_again_and_again__ends_the_joining(small, single):
-    losing = Losing(SerialExecutor(), 1)
+def test_work_that_is_lost_repeatedly__ends_the_combining(small, single):
+    losing = LosingExecutor(SerialExecutor(), 1)
     recovered = []
     losing.recover = recovered.append
     models = models_of(single)
@@ -128,7 +128,7 @@ def test_work_that_is_lost_again_and_again__ends_the_joining(small, single):
     assert len(recovered) == ATTEMPTS - 1
 
 
-def test_a_model_and_itself__are_joined_at_once(small, single):
+def test_copies_of_a_model__are_matched_topic_by_topic(small, single):
     joined = join([str(single / "0")] * 3, Corpus(small[0]), SerialExecutor(), 1)
     assert joined.overlap == pytest.approx(1.0, abs=1e-4)
     assert {model.columns for model in joined.models} == {(0, 1, 2)}

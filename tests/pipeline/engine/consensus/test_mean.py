@@ -1,4 +1,4 @@
-"""Restarts and samples without a consensus: one model for all commands, whose estimates are means of theirs."""
+"""Restarts and samples without a consensus: all commands use one model, whose estimates are means over the members."""
 
 import json
 import shutil
@@ -42,13 +42,14 @@ MEAN = "members/mean/model.json"
 
 
 def aligned(run):
-    """Return a run's members, and the column of each for each topic of their mean."""
+    """Return a run's members, and for each topic of their mean the column of each member."""
     record = json.loads((run / MEAN).read_text())
     return [(Model(run / "members" / member["folder"]), np.array(member["columns"])) for member in record["members"]]
 
 
 def mean_of(parts, width):
-    """The slow twin: add members' columns one by one, and divide by the members that have each."""
+    """Return the mean by the naive version: add the members' columns, and divide by the number of members that have
+    each."""
     total, having = np.zeros((len(parts[0][0]), width)), np.zeros(width)
     for values, columns in parts:
         for place, column in enumerate(columns):
@@ -147,8 +148,8 @@ def test_members_that_were_fitted_further__are_matched_again(small, ensemble, tm
     assert verify(run).broken == []
 
 
-def test_a_run_stopped_before_its_members_were_matched__continues(small, ensemble, tmp_path):
-    """As runs of 0.1 are, and those that were killed: the first member speaks until then, and says so."""
+def test_a_run_stopped_before_its_members_were_matched__can_be_continued(small, ensemble, tmp_path):
+    """This is so in runs of 0.1 and in killed runs: until they continue, the first member is used, with a notice."""
     run = shutil.copytree(ensemble, tmp_path / "run")
     shutil.rmtree(run / "members/mean")
     assert not Model(run).members
@@ -169,7 +170,7 @@ def test_names__persist_when_members_continue(ensemble, tmp_path):
     assert Model(run).topic_names == names
 
 
-def test_a_mean__is_neither_edited_nor_resumed(small, ensemble, tmp_path):
+def test_a_mean__can_be_neither_edited_nor_resumed(small, ensemble, tmp_path):
     with pytest.raises(OptionError, match="no counts to edit"):
         edit(ensemble, tmp_path / "out", merge=[(0, 1)])
     with pytest.raises(OptionError, match="no state to continue from"):
@@ -177,7 +178,7 @@ def test_a_mean__is_neither_edited_nor_resumed(small, ensemble, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_topics_that_are_not_matched__are_the_first_members(small, tmp_path):
+def test_unmatched_topics__are_those_of_the_first_member(small, tmp_path):
     fit(small[0], tmp_path / "tree", family="ncrp", depth=2, iterations=3, restarts=2)
     assert not (tmp_path / "tree/members/mean").exists()
     inferred = infer(tmp_path / "tree", small[1], tmp_path / "out.parquet")
@@ -227,21 +228,21 @@ def test_samples__are_averaged_and_the_run_continues_from_its_last_state(small, 
     assert Run(tmp_path / "warm").record()["warm"]["url"] == str(tmp_path / "run/model")
 
 
-def test_columns__of_empty_topics_are_shared_out(ensemble, small):
+def test_columns_of_members__are_permutations(ensemble, small):
     consensus = join([url for _, url in members_of(ensemble)], Corpus(small[0]), SerialExecutor(), 1)
     for columns in all_columns(consensus):
         assert sorted(columns.tolist()) == [0, 1, 2]
     assert averaged_models(ensemble) == ["000/model", "001/model", "002/model"]
 
 
-def test_a_table_of_proportions__has_the_ids_that_topics_have(small, ensemble, tmp_path):
+def test_a_table_of_proportions__has_the_ids_of_topics(small, ensemble, tmp_path):
     infer(ensemble, small[0], tmp_path / "out.parquet", threshold=0.0)
     table = pq.read_table(tmp_path / "out.parquet")
     ids = {topic for row in table["topics"].to_pylist() for topic in row}
     assert {topic.id for topic in topics(ensemble)} <= ids
 
 
-def test_estimates__count_the_memory_of_all_models_where_new_documents_are_folded_in(small):
+def test_estimates__count_the_memory_of_all_models_for_new_documents(small):
     options = {"family": "lda", "topics": 50, "workers": 1}
     alone, several = (estimate(small[0], restarts=restarts, **options) for restarts in (0, 4))
     joined = estimate(small[0], restarts=4, combine="consensus", **options)

@@ -1,4 +1,4 @@
-"""Edits of topics: counts stay exact, ids stay, and wrong edits are refused with nothing written."""
+"""Edits of topics: counts are exact, ids are kept, and invalid edits are refused before anything is written."""
 
 import shutil
 
@@ -39,13 +39,13 @@ def lda(small, tmp_path_factory):
 
 
 def counts_of(model):
-    """Counts by word and topic, and proportions of the documents."""
+    """Return the counts by word and topic, and the documents' proportions."""
     rows = [model.rows(number).dense_counts for number in range(len(model.blocks))]
     return np.concatenate(rows).astype(np.float64), model.document_topic
 
 
 def assert_conserved(model, corpus):
-    """Counts of words and of documents equal the corpus's."""
+    """Require that the sums of counts over topics equal the corpus, for words and for documents."""
     counts, theta = counts_of(model)
     opened = Corpus(corpus)
     rows = [model.rows(number) for number in range(len(model.blocks))]
@@ -86,7 +86,7 @@ def test_merges__add_counts_and_proportions(run, small, tmp_path):
     assert_conserved(Model(tmp_path / "out"), small[0])
 
 
-def test_other_ids__move_topics_as_they_are(run, small, tmp_path):
+def test_other_ids__reorder_topics_unchanged(run, small, tmp_path):
     model = Model(run)
     width = model.topic_word.shape[0]
     moved = {0: width + 1, 1: 0, 2: 2}
@@ -105,7 +105,7 @@ def test_other_ids__move_topics_as_they_are(run, small, tmp_path):
     assert theta_after[:, rest].sum() == pytest.approx(theta[:, 3:].sum(), rel=1e-5)
 
 
-def test_edited_models__are_models_like_any_other(run, small, tmp_path):
+def test_edited_models__work_with_all_commands(run, small, tmp_path):
     first, second, third = largest(run, 3)
     edit(run, tmp_path / "out", merge=[(first, second)], rename={first: "both", third: "half"})
     assert {topic.title for topic in topics(tmp_path / "out")} == {"both", "half", None}
@@ -128,7 +128,7 @@ def test_names__follow_merged_topics(lda, tmp_path):
     assert {topic.id: topic.title for topic in topics(tmp_path / "out")} == found.names
 
 
-def test_the_command__reports_what_became_of_the_topics(lda, tmp_path, capsys):
+def test_the_command__reports_the_new_ids_of_topics(lda, tmp_path, capsys):
     first, second, third = largest(lda, 3)
     flags = ["--merge", f"{first},{second}", "--rename", f"{third}=a=b"]
     code, out, err = command(capsys, "edit", lda, tmp_path / "out", *flags)
@@ -154,14 +154,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("flags", "reason"), WRONG)
-def test_wrong_edits__are_refused_in_one_line_with_nothing_written(lda, tmp_path, capsys, flags, reason):
+def test_invalid_edits__are_refused_in_one_line_before_anything_is_written(lda, tmp_path, capsys, flags, reason):
     code, out, err = command(capsys, "edit", lda, tmp_path / "out", *flags)
     assert (code, out) == (2, "")
     assert reason in one_line(err)
     assert not (tmp_path / "out").exists()
 
 
-def test_an_existing_folder__stays_as_it_is(lda, tmp_path):
+def test_an_existing_folder__is_not_overwritten(lda, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").write_text("mine")
     with pytest.raises(OccupiedError):
@@ -169,7 +169,9 @@ def test_an_existing_folder__stays_as_it_is(lda, tmp_path):
     assert (tmp_path / "out/mine").read_text() == "mine"
 
 
-def test_of_two_edits_into_one_folder__one_is_written_and_the_other_leaves_nothing(lda, tmp_path, monkeypatch):
+def test_of_two_concurrent_edits_into_one_folder__one_is_written_and_the_other_leaves_nothing(
+    lda, tmp_path, monkeypatch
+):
     first, second = largest(lda, 2)
     plain = edit_module.write_names
 
@@ -187,7 +189,7 @@ def test_of_two_edits_into_one_folder__one_is_written_and_the_other_leaves_nothi
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_an_edited_model__stays_without_a_summary_that_cannot_be_made(lda, tmp_path, monkeypatch):
+def test_an_edited_model_whose_summary_cannot_be_computed__is_saved_without_it(lda, tmp_path, monkeypatch):
     def broken(*arguments):
         raise ValueError("on purpose")
 
@@ -207,7 +209,7 @@ def test_other_families__are_refused_in_one_line(small, tmp_path, capsys):
         edit(tmp_path / "second", tmp_path / "out", merge=[(0, 1)])
 
 
-def test_without_the_corpus__a_merged_model_has_no_summary(small, tmp_path):
+def test_without_its_corpus__a_merged_model_has_no_summary(small, tmp_path):
     shutil.copytree(small[0], tmp_path / "corpus")
     fit(tmp_path / "corpus", tmp_path / "run", iterations=5, scheduler="serial", **FAMILIES["lda"])
     shutil.move(tmp_path / "corpus", tmp_path / "moved")

@@ -1,4 +1,4 @@
-"""A scheduler that does not answer is waited for as long as was said, not longer."""
+"""A scheduler that does not answer is waited for during the cluster timeout, and no longer."""
 
 import socket
 import threading
@@ -15,27 +15,27 @@ from collapsium.storage.errors import ClusterError
 from tests.waiting import PATIENCE
 
 
-def test_a_scheduler_that_takes_connections_and_says_nothing__is_given_up():
+def test_a_scheduler_that_accepts_connections_but_does_not_answer__is_given_up():
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         before = time.monotonic()
         with pytest.raises(ClusterError, match=f"{address}: the scheduler cannot be reached .no answer within 0.3 s"):
             clusters.reach_cluster(address, 1, watch=Watch(0.3, print))
-    assert time.monotonic() - before < 60  # and not the minutes that a cluster is waited for
+    assert time.monotonic() - before < 60  # not the minutes for which the start of a cluster is awaited
 
 
-def test_waiting_in_vain__counts_when_a_cluster_is_looked_for_again(monkeypatch):
+def test_time_waited_without_an_answer__counts_when_reconnecting(monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
     watch = Watch(300.0, lambda text: None)
-    assert watch.deadline() == 1300.0  # it was lost at once
+    assert watch.deadline() == 1300.0  # the connection was lost at once
     watch.begin()
     watch.look(1, {})
     clock[0] += 301.0
     with pytest.raises(ClusterError, match="nothing has moved for 301 s"):
         watch.look(1, {})
     assert watch.deadline() == 1301.0 + watching.MIN_RECOVERY
-    assert watch.deadline() == 1601.0  # the next loss is another one
+    assert watch.deadline() == 1601.0  # a later loss starts a new wait
     watch.begin()
     with pytest.raises(ClusterError, match="all workers were lost"):
         for _ in range(2):
@@ -43,7 +43,7 @@ def test_waiting_in_vain__counts_when_a_cluster_is_looked_for_again(monkeypatch)
     assert watch.deadline() == 1601.0
 
 
-def test_a_call_that_never_returns__is_abandoned_after_its_limit():
+def test_a_call_that_never_returns__is_abandoned_after_its_timeout():
     never = threading.Event()
     with pytest.raises(TimeoutError, match="no answer within 0.01 s"):
         within(0.01, never.wait)
@@ -53,7 +53,7 @@ def test_a_call_that_never_returns__is_abandoned_after_its_limit():
         within(PATIENCE, lambda: 1 // 0)
 
 
-def test_a_client_that_does_not_close__holds_nobody():
+def test_a_client_that_does_not_close__does_not_block():
     never, timeouts = threading.Event(), []
 
     def close(timeout):
@@ -65,7 +65,7 @@ def test_a_client_that_does_not_close__holds_nobody():
     never.set()
 
 
-def test_a_worker_that_is_silent_while_all_do_something__is_an_error(monkeypatch):
+def test_a_worker_that_does_not_answer_a_request_to_all__is_an_error(monkeypatch):
     clock = [1000.0]
     monkeypatch.setattr(watching.time, "monotonic", lambda: clock[0])
     watch = Watch(30.0, lambda text: None)

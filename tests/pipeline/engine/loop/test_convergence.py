@@ -1,4 +1,4 @@
-"""Fits that end, or could end, because hardly anything changes."""
+"""Fits that end, or could end, because they hardly change any more."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from collapsium.pipeline.engine.loop import CHANGE, SCORE, Windows
 from collapsium.pipeline.engine.run import FALLEN_SCORES, fallen_score
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import resumed
 
 
@@ -23,7 +23,7 @@ def windows_of(values, name=SCORE):
     return flat
 
 
-def test_windows__are_flat_where_means_stay_and_not_where_they_move():
+def test_windows__are_flat_if_their_means_agree():
     t = np.arange(1, 401)
     assert windows_of(np.full(100, -7.0)) == [60, 80, 100]
     assert windows_of(-7.0 + 0.001 * t) == []
@@ -35,14 +35,14 @@ def test_windows__are_flat_where_means_stay_and_not_where_they_move():
 
 
 def one_label(tmp_path, several=False):
-    rows = planted_rows(4, documents=30)
+    rows = simulated_rows(4, documents=30)
     labels = [[("kind", f"k{number % 3}")] for number in range(30)]
     if several:
         labels[3].append(("kind", "k1"))
     return write_corpus(tmp_path / "labelled", rows, 30, labels=labels)
 
 
-def test_one_label_a_document__leaves_nothing_to_sample(tmp_path):
+def test_a_single_label_per_document__leaves_nothing_to_sample(tmp_path):
     corpus = one_label(tmp_path)
     fit(corpus, tmp_path / "run", family="labeled-lda", scheduler="serial")
     end = Run(tmp_path / "run").events()[-1]
@@ -53,7 +53,7 @@ def test_one_label_a_document__leaves_nothing_to_sample(tmp_path):
     assert model.record.iterations == 3
 
 
-def test_several_labels__are_sampled_to_the_last_iteration(tmp_path):
+def test_several_labels_per_document__are_sampled_until_the_last_iteration(tmp_path):
     corpus = one_label(tmp_path, several=True)
     model = fit(corpus, tmp_path / "run", family="labeled-lda", iterations=4, scheduler="serial")
     assert model.record.iterations == 4
@@ -63,7 +63,7 @@ def notices_of(run):
     return [event for event in Run(run).events() if event["event"] == "notice"]
 
 
-def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
+def test_a_flat_score__is_reported_once_even_after_a_resume(small, tmp_path):
     options = {"family": "lda", "topics": 2, "iterations": 140, "heldout": small[1], "scheduler": "serial"}
     fit(small[0], tmp_path / "whole", **options)
     (notice,) = notices_of(tmp_path / "whole")
@@ -81,7 +81,7 @@ def test_a_flat_score__is_reported_once_also_after_a_resume(small, tmp_path):
 
 
 @pytest.mark.parametrize("more", [{}, {"stop_on": "score"}])
-def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(small, tmp_path, more):
+def test_a_tolerance_by_rule__ends_at_the_same_iteration_on_all_executors_and_after_a_resume(small, tmp_path, more):
     options = {"family": "lda", "topics": 2, "iterations": 400, "heldout": small[1], "tolerance": "auto", **more}
     whole = fit(small[0], tmp_path / "whole", scheduler="serial", **options)
     assert 60 <= whole.record.iterations < 400
@@ -99,7 +99,7 @@ def test_a_tolerance_by_rule__ends_alike_wherever_it_runs_and_after_a_resume(sma
     np.testing.assert_array_equal(again.rows(0).word_topic, whole.rows(0).word_topic)
 
 
-def test_other_words_for_a_tolerance__are_refused(small, tmp_path):
+def test_unknown_rules_for_a_tolerance__are_refused(small, tmp_path):
     with pytest.raises(OptionError, match="or auto"):
         fit(small[0], tmp_path / "run", family="lda", topics=2, tolerance="often")
 
@@ -110,7 +110,7 @@ def scored(scores, **fields):
     ]
 
 
-def test_fallen_score__offers_the_best_iteration_where_scores_have_fallen_since():
+def test_fallen_score__suggests_the_best_iteration_if_scores_have_decreased_since():
     rising = [-8.0 + 0.1 * number for number in range(10)]
     falling = [rising[-1] - 0.0005 * number for number in range(1, 8)]
     text = fallen_score([{"event": "start"}, *scored(rising + falling)])
@@ -121,9 +121,9 @@ def test_fallen_score__offers_the_best_iteration_where_scores_have_fallen_since(
 @pytest.mark.parametrize(
     "scores", [[], [-8.0], [-8.0, -7.0] + [-7.0009] * 9, [-8.0, -7.0] + [-7.1] * (FALLEN_SCORES - 1), [-7.0] * 20]
 )
-def test_fallen_score__is_silent_where_scores_vary_or_have_just_fallen(scores):
+def test_fallen_score__is_silent_if_scores_vary_or_have_only_just_decreased(scores):
     assert fallen_score(scored(scores)) == ""
 
 
-def test_fallen_score__leaves_out_iterations_over_a_sample():
+def test_fallen_score__ignores_iterations_over_a_sample():
     assert fallen_score([*scored([-5.0], documents_share=0.25), *scored([-8.0] * 9)]) == ""

@@ -1,4 +1,4 @@
-"""Fits that begin on a sample of the documents and take in more: counts, bits, recovery and plans."""
+"""Fits that begin on a sample of the documents and add the others in stages."""
 
 import functools
 import math
@@ -22,14 +22,14 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.cvb.plain_topics import PlainTopicsFamily
 from collapsium.workers.families.family import RANDOM_START
 from collapsium.workers.shard_loading import open_shard
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.fits import (
     TIMES,
-    Losing,
+    LosingExecutor,
     arrays_of,
     at_iteration,
     bits,
-    interrupted,
+    interrupt_and_resume,
     problem_of,
     resumed,
     scores_of,
@@ -49,12 +49,13 @@ FAMILIES = [
 
 
 def growing(corpus, family, options, **more):
-    """A problem of `SHORT`, with its executor and first global state."""
+    """Return a problem with the stages of `SHORT`, its executor and its initial global state."""
     return problem_of(corpus, family, options, iterations=80, growth=Growth.of(SHORT), **more)
 
 
 def first(problem, iterations, checkpointer=None):
-    """The states and progress of the first iterations of a fit with more, as moves of topics take many."""
+    """Return the states and progress of the first iterations; the fit is planned for more, because moves of topics
+    need many."""
     history = []
     for state, progress in Fit(problem, Limits(iterations=80), checkpointer):
         history.append((state, progress))
@@ -65,7 +66,7 @@ def first(problem, iterations, checkpointer=None):
 
 @pytest.fixture
 def short(monkeypatch):
-    """All fits that can grow begin at random and do, in the stages of `SHORT`."""
+    """Let all fits that can grow begin at random, and grow in the stages of `SHORT`."""
     monkeypatch.setattr(PlainTopicsFamily, "usual_start", lambda self: RANDOM_START)
     rules = {"PLANS": (SHORT,), "MIN_DOCUMENTS": 1, "MIN_TOKENS": 1, "MAX_SHARE": 0.7}
     for name, value in rules.items():
@@ -90,8 +91,8 @@ def test_documents_that_join__are_counted(small, family, options):
             assert np.array_equal(sizes > 0, part.lengths > 0)
 
 
-@pytest.mark.parametrize(("family", "options"), rest_long(FAMILIES, retained=(0, 4)))
-def test_returning_to_any_stage__gives_the_same_bits(small, family, options, tmp_path):
+@pytest.mark.parametrize(("family", "options"), mark_rest_long(FAMILIES, retained=(0, 4)))
+def test_returning_to_a_checkpoint_of_any_stage__gives_the_same_bits(small, family, options, tmp_path):
     problem = growing(small[0], family, options)
     uninterrupted = first(problem, 8)[-1][0]
     for last in range(1, 8):
@@ -102,12 +103,14 @@ def test_returning_to_any_stage__gives_the_same_bits(small, family, options, tmp
         assert state_bits(then[-1]) == state_bits(uninterrupted)
 
 
-def test_lost_work__of_any_stage_is_done_again_with_the_same_bits(small, tmp_path):
+def test_lost_work_of_any_stage__is_repeated_with_the_same_bits(small, tmp_path):
     problem = growing(small[0], "lda", {"topics": 3})
     uninterrupted = [state for state, _ in Fit(problem, Limits(iterations=8))][-1]
     checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=1)
     for every, used in ((3, checkpointer), (4, Checkpointer())):
-        history = list(Fit(replace(problem, executor=Losing(problem.executor, every)), Limits(iterations=8), used))
+        history = list(
+            Fit(replace(problem, executor=LosingExecutor(problem.executor, every)), Limits(iterations=8), used)
+        )
         assert state_bits(history[-1][0]) == state_bits(uninterrupted)
 
 
@@ -127,13 +130,13 @@ def test_local_sweeps__conserve_counts(small):
     assert math.isclose(state.global_state.topic_moments[0].sum(), Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
 
 
-@pytest.mark.parametrize("family", rest_long(["lda", "hdp"]))
+@pytest.mark.parametrize("family", mark_rest_long(["lda", "hdp"]))
 def test_a_run_that_is_stopped_in_each_stage__is_resumed_to_the_same_bits_and_events(small, short, family, tmp_path):
     options = {"family": family, "topics": 3, "iterations": 8, "heldout": small[1], "seed": 5}
     uninterrupted = fit(small[0], tmp_path / "uninterrupted", scheduler="threads", workers=2, **options)
     start = functools.partial(fit, small[0], tmp_path / "run", scheduler="threads", workers=2, **options)
     stops = map(at_iteration, (2, 3, 4, 5, 6))
-    for _ in interrupted(tmp_path / "run", stops, start, scheduler="serial"):
+    for _ in interrupt_and_resume(tmp_path / "run", stops, start, scheduler="serial"):
         pass
     assert bits(Model(tmp_path / "run"), 5) == bits(uninterrupted, 5)
     events = [
@@ -146,8 +149,8 @@ def test_a_run_that_is_stopped_in_each_stage__is_resumed_to_the_same_bits_and_ev
     assert verify(tmp_path / "run").broken == []
 
 
-def test_a_run_that_is_stopped_while_it_grows__is_sound(tmp_path):
-    """Tokens that are held out are its sample's; tokens of other documents are not waited for."""
+def test_a_run_that_is_stopped_while_it_grows__is_valid(tmp_path):
+    """All held-out tokens belong to the sample; other documents are not expected yet."""
 
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == 5:
@@ -161,8 +164,8 @@ def test_a_run_that_is_stopped_while_it_grows__is_sound(tmp_path):
     assert verify(tmp_path / "run").broken == []
 
 
-def test_scores__of_a_sample_match_its_documents(small, short, tmp_path):
-    """A model of one topic predicts all documents alike, but for the words of the sample."""
+def test_scores_of_a_sample__depend_on_its_documents_only(small, short, tmp_path):
+    """With one topic, the score depends only on the word frequencies in the sample."""
     fit(small[0], tmp_path / "run", family="lda", topics=1, iterations=8, heldout=small[1], seed=5)
     scores = scores_of(tmp_path / "run")
     assert len(set(scores[:3])) == 1
@@ -171,8 +174,8 @@ def test_scores__of_a_sample_match_its_documents(small, short, tmp_path):
 
 
 @pytest.mark.long
-def test_growing__predicts_better_at_equal_work(tmp_path):
-    """On drawn documents of 20 topics, whose eighth has 200 documents and 4000 tokens for each topic."""
+def test_growing__predicts_better_with_the_same_work(tmp_path):
+    """The corpus is simulated with 20 topics; an eighth of it has 200 documents and 4000 tokens per topic."""
     simulate(tmp_path / "all", family="lda", documents=32_000, words=2000, tokens=20, topics=20, seed=1)
     split(tmp_path / "all", tmp_path / "train", tmp_path / "heldout")
     tokens, curves = Corpus(tmp_path / "train").manifest.tokens, {}
@@ -202,7 +205,7 @@ def test_the_option__switches_growing_off(small, short, tmp_path):
     assert model.record.iterations == 8
 
 
-def test_members__grow_on_samples_of_their_own(small, short, tmp_path):
+def test_members__grow_on_different_samples(small, short, tmp_path):
     ensemble = {"family": "lda", "topics": 3, "iterations": 8, "restarts": 2, "seed": 5}
     uninterrupted = fit(small[0], tmp_path / "uninterrupted", **ensemble)
 
@@ -221,14 +224,14 @@ def test_members__grow_on_samples_of_their_own(small, short, tmp_path):
     assert samples[0] != samples[1]
 
 
-def test_a_fit_in_memory__grows_as_a_run_does(small, short, tmp_path):
+def test_a_fit_in_memory__grows_like_a_run(small, short, tmp_path):
     in_memory = CollapsedLDA(3, max_iter=8, random_state=5).fit(small[0])
     as_run = CollapsedLDA(3, max_iter=8, random_state=5, run=tmp_path / "run").fit(small[0])
     assert Run(tmp_path / "run").record()["growth"] == [[0, 4], [4, 2], [6, 1]]
     np.testing.assert_array_equal(in_memory.components_, as_run.components_)
 
 
-def test_a_run__continues_with_the_stages_that_it_records(small, short, tmp_path, monkeypatch):
+def test_a_run__continues_with_its_recorded_stages(small, short, tmp_path, monkeypatch):
     options = {"family": "lda", "topics": 3, "seed": 5}
     fit(small[0], tmp_path / "run", iterations=8, **options)
     monkeypatch.setattr(growth, "PLANS", PLANS)
@@ -240,7 +243,7 @@ def test_a_run__continues_with_the_stages_that_it_records(small, short, tmp_path
         resume(tmp_path / "run", grow="never")
 
 
-def test_a_run__does_not_end_before_all_documents_joined(small, short, tmp_path):
+def test_a_run__does_not_end_before_all_documents_have_joined(small, short, tmp_path):
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == 2:
             raise KeyboardInterrupt
@@ -252,14 +255,14 @@ def test_a_run__does_not_end_before_all_documents_joined(small, short, tmp_path)
     assert resume(tmp_path / "run", iterations=8).record.iterations == 8
 
 
-def test_a_tolerance__ends_no_run_before_all_documents_joined(small, short, tmp_path):
+def test_a_tolerance__does_not_end_a_run_before_all_documents_have_joined(small, short, tmp_path):
     fit(small[0], tmp_path / "run", family="lda", topics=1, iterations=20, tolerance=0.5)
     end = Run(tmp_path / "run").events()[-1]
     assert (end["iteration"], end["reason"]) == (7, "tolerance")
 
 
 def inputs(**changes):
-    """A corpus of 100,000 documents and 10 million tokens, fitted with 100 topics and 200 iterations."""
+    """Return the inputs of a plan for 100,000 documents, 10 million tokens, 100 topics and 200 iterations."""
     known = {"family": "lda", "config": make_options("lda", {"topics": 100}), "documents": 100_000, "tokens": 10**7}
     known |= {"stochastic": False, "warm": False, "complete_by": 200}
     known |= changes
@@ -268,7 +271,7 @@ def inputs(**changes):
     return known
 
 
-def test_large_corpora__begin_on_an_eighth():
+def test_large_corpora__begin_with_an_eighth_of_the_documents():
     assert [every for _, every in planned_growth(grow="auto", **inputs()).stages] == [8, 4, 2, 1]
 
 
@@ -277,7 +280,7 @@ def test_few_iterations__have_fewer_stages():
     assert planned_growth(grow="auto", **inputs(complete_by=59)) is None
 
 
-def test_the_first_sample__has_documents_and_tokens_for_each_topic():
+def test_the_first_sample__has_enough_documents_and_tokens_per_topic():
     documents, tokens = 5 * 100 * MIN_DOCUMENTS, 4 * 100 * MIN_TOKENS
     assert [every for _, every in planned_growth(grow="auto", **inputs(documents=documents)).stages] == [4, 2, 1]
     assert [every for _, every in planned_growth(grow="auto", **inputs(tokens=tokens)).stages] == [4, 2, 1]
@@ -302,7 +305,7 @@ def test_other_fits__sweep_all_documents(changes, text):
         planned_growth(grow="always", **inputs(**changes))
 
 
-def test_stages__follow_from_their_sweeps():
+def test_stages__follow_from_the_numbers_of_sweeps():
     stages = Growth.of(SHORT)
     assert stages.stages == ((0, 4), (4, 2), (6, 1))
     assert [stages.every(iteration) for iteration in range(8)] == [4, 4, 4, 4, 2, 2, 1, 1]
@@ -311,7 +314,7 @@ def test_stages__follow_from_their_sweeps():
 
 
 @pytest.mark.parametrize("record", [3, [], [[0]], [[0, 2]], [[1, 1]], [[0, 2], [0, 1]], [[0, 1], [3, 2]], [[0, "1"]]])
-def test_records__that_are_no_stages_are_refused(small, short, tmp_path, record):
+def test_invalid_records_of_stages__are_refused(small, short, tmp_path, record):
     fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=8)
     target = Run(tmp_path / "run")
     target.rewrite({**target.record(), "growth": record})

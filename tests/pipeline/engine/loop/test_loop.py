@@ -1,4 +1,4 @@
-"""The order in which deltas are added: fixed by the number of shards, with few of them waiting at a time."""
+"""The order in which deltas are added depends only on the number of shards, and few deltas wait at a time."""
 
 import functools
 import math
@@ -22,7 +22,7 @@ from collapsium.workers.arrays.annotations import numbers
 from collapsium.workers.arrays.state import GlobalState
 
 
-class Writing:
+class TupleRecorder:
     """Records the terms of each sum as a tuple instead of adding them."""
 
     def __init__(self):
@@ -44,7 +44,7 @@ def height(tree):
 
 
 def summed(count, after_each=lambda sums: None):
-    sums = _Sums(Writing())
+    sums = _Sums(TupleRecorder())
     for number in range(count):
         sums.add(number, 0)
         after_each(sums)
@@ -52,23 +52,24 @@ def summed(count, after_each=lambda sums: None):
 
 
 @given(st.integers(0, 300))
-def test_sums__hold_each_delta_once_from_left_to_right(count):
+def test_sums__contain_each_delta_once_in_order(count):
     assert [leaf for tree in summed(count).remaining for leaf in leaves(tree)] == list(range(count))
 
 
 @given(st.integers(1, 300))
-def test_sums__leave_few_to_wait(count):
-    """A group's sum, and one for each height of the tree; and no delta is added more often than the tree is high."""
+def test_sums__let_only_a_few_deltas_wait(count):
+    """At most one sum per height of the tree waits besides the current group; a delta is added at most as often as the
+    tree is high."""
     waiting = []
     sums = summed(count, lambda sums: waiting.append(len(sums.remaining)))
     groups = max(count // GROUP_SHARDS, 1)
     assert max(waiting) <= 2 + math.floor(math.log2(groups))
     assert max(map(height, sums.remaining)) <= GROUP_SHARDS - 1 + math.ceil(math.log2(groups))
-    assert sums._executor.added == count - len(sums.remaining)  # as few additions as any order takes
+    assert sums._executor.added == count - len(sums.remaining)  # the least number of additions for this number of sums
 
 
-class Folding:
-    """Writes down additions from left to right, and the process of each."""
+class FoldRecorder:
+    """Records additions from left to right as nested tuples, and the process of each."""
 
     def __init__(self):
         self.processes = []
@@ -81,8 +82,8 @@ class Folding:
 
 
 @given(st.lists(st.integers(0, 3), max_size=80), st.integers(0, 2), st.integers(1, GROUP_SHARDS))
-def test_sums__are_the_same_whatever_the_processes_of_shards_and_however_many_wait(processes, looks, waiting):
-    sums, executor = _Sums(folding := Folding(), waiting), Folding()
+def test_sums__are_the_same_for_any_processes_of_shards_and_any_number_of_waiting_deltas(processes, looks, waiting):
+    sums, executor = _Sums(folding := FoldRecorder(), waiting), FoldRecorder()
     alone = _Sums(executor)
     for number, process in enumerate(processes):
         sums.add(number, process)
@@ -94,15 +95,15 @@ def test_sums__are_the_same_whatever_the_processes_of_shards_and_however_many_wa
 
 
 def test_sums_for_another_host__are_added_there_in_one_task():
-    sums = _Sums(folding := Folding())
+    sums = _Sums(folding := FoldRecorder())
     for number, process in enumerate([0, 0, 0, 0, 1, 1, 1, 1]):
         sums.add(number, process)
     assert folding.processes == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize(("waiting", "tasks_each"), [(1, 7), (2, 4), (3, 3), (7, 1)])
-def test_sums__of_deltas_that_wait_are_added_in_one_task(waiting, tasks_each):
-    sums = _Sums(folding := Folding(), waiting)
+def test_sums_of_waiting_deltas__are_added_in_one_task(waiting, tasks_each):
+    sums = _Sums(folding := FoldRecorder(), waiting)
     for number in range(GROUP_SHARDS):
         sums.add(number, 0)
     assert len(folding.processes) == tasks_each
@@ -110,8 +111,8 @@ def test_sums__of_deltas_that_wait_are_added_in_one_task(waiting, tasks_each):
 
 
 @given(st.integers(1, 60), st.integers(0, 200))
-def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more):
-    """Sums of the first shards are final: no sum waits for the number of shards."""
+def test_sums_of_the_first_deltas__do_not_depend_on_later_ones(groups, more):
+    """Sums of the first shards are final, so that no sum has to wait for the total number of shards."""
     before = summed(groups * GROUP_SHARDS).remaining
     after = summed(groups * GROUP_SHARDS + more).remaining
 
@@ -124,13 +125,13 @@ def test_sums__of_the_first_deltas_do_not_depend_on_how_many_follow(groups, more
 @pytest.mark.parametrize(
     ("groups", "heights"), [(1, [0]), (2, [1]), (3, [1, 0]), (4, [2]), (5, [2, 0]), (6, [2, 1]), (7, [2, 1, 0])]
 )
-def test_sums__of_groups_are_added_two_by_two(groups, heights):
+def test_sums_of_groups__are_added_in_pairs(groups, heights):
     found = summed(groups * GROUP_SHARDS).remaining
     assert [height(tree) for tree in found] == [GROUP_SHARDS - 1 + height for height in heights]
 
 
 @pytest.mark.parametrize(("family", "options"), [("lda", {"alpha": 1e30}), ("gibbs-hdp", {"beta": 1e300})])
-def test_numbers_that_no_model_can_have__end_a_fit_and_leave_no_run(small, tmp_path, family, options):
+def test_numbers_too_large_for_a_model__end_a_fit_and_leave_no_run(small, tmp_path, family, options):
     topics = {"topics": 2} if family == "lda" else {}
     with pytest.raises(NumericalError, match=r"iteration 0: .* and a model has at most 1e\+15"):
         fit(small[0], tmp_path / "run", family=family, iterations=1, scheduler="serial", **topics, **options)
@@ -149,7 +150,7 @@ def test_numbers_beyond_either_limit__end_a_fit_by_name(value, limit):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e300])
-def test_figures_that_are_not_finite__end_a_fit_by_name(small, tmp_path, monkeypatch, value):
+def test_figures_that_are_not_finite__end_a_fit_with_their_name(small, tmp_path, monkeypatch, value):
     monkeypatch.setattr(load_family("lda"), "objective", lambda *_: {"objective": value})
     with pytest.raises(NumericalError, match="iteration 0: objective is no longer finite"):
         fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, scheduler="serial")

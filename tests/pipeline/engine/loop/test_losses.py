@@ -1,4 +1,4 @@
-"""What several fits at once do about lost work, and about an interrupt."""
+"""Several fits at once: lost work, and interrupts."""
 
 import threading
 import time
@@ -21,7 +21,7 @@ from tests.fits import problem_of
 from tests.waiting import PATIENCE
 
 
-def test_lost_shards__are_read_again_by_the_first_fit_that_misses_them(small):
+def test_lost_shards__are_loaded_again_by_the_first_fit_that_misses_them(small):
     request = Request(Corpus(small[0]), None, "lda", make_options("lda", {"topics": 2}), Limits(), 0)
     loaded = LoadedCorpus(request, [], SerialExecutor(), Scratch())
     problem, second = loaded.problem(1), loaded.problem(2)
@@ -34,13 +34,13 @@ def test_lost_shards__are_read_again_by_the_first_fit_that_misses_them(small):
     assert all(
         second_shard is first_shard for second_shard, first_shard in zip(second.shards, problem.shards, strict=True)
     )
-    second.reload()  # what it has been given is lost too
+    second.reload()  # shards that were already passed to a fit are lost too
     assert not any(
         second_shard is first_shard for second_shard, first_shard in zip(second.shards, problem.shards, strict=True)
     )
 
 
-def test_a_loss_while_the_last_iteration_is_saved__has_it_made_again(small, tmp_path, monkeypatch):
+def test_a_loss_while_the_last_iteration_is_saved__repeats_the_iteration(small, tmp_path, monkeypatch):
     problem = problem_of(small[0], "lda", {"topics": 3})
     checkpointer = RunCheckpointer(Run(tmp_path / "run"), problem)
     save_last, losses = checkpointer.save_last, [ClusterError("a worker was lost")]
@@ -57,7 +57,7 @@ def test_a_loss_while_the_last_iteration_is_saved__has_it_made_again(small, tmp_
 
 
 @pytest.mark.xdist_group("clusters")
-def test_a_loss_that_one_thread_meets__is_met_by_all_and_made_good_once(clusters):
+def test_a_loss_in_one_thread__is_a_loss_in_all_and_recovered_once(clusters):
     executor = open_executor(clusters(2))
     waiting, met = threading.Event(), []
 
@@ -84,7 +84,7 @@ def test_a_loss_that_one_thread_meets__is_met_by_all_and_made_good_once(clusters
     executor.close()
 
 
-def test_threads_that_wait__are_interrupted_once():
+def test_waiting_threads__are_interrupted_once():
     executor = open_executor("threads", 1)
     gate, met = threading.Event(), []
 
@@ -102,7 +102,7 @@ def test_threads_that_wait__are_interrupted_once():
     executor.halt()
     thread.join(timeout=PATIENCE)
     assert met == ["interrupted", True]
-    assert executor.collect([executor.submit(int)]) == [0]  # who asks for it is not
+    assert executor.collect([executor.submit(int)]) == [0]  # the interrupting thread itself is not interrupted
     executor.close()
     SerialExecutor().halt()
 

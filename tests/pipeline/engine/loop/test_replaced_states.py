@@ -1,4 +1,4 @@
-"""Sweeps that free each local state as soon as they have made the next one: memory, results, and interrupts."""
+"""Sweeps that free each local state as soon as its successor exists: memory, results, and interrupts."""
 
 import threading
 import weakref
@@ -30,7 +30,7 @@ def replacing(problem):
 
 
 def course_of(problem, limits):
-    """The iterations of a fit and the bits of its last state."""
+    """Return the progress of a fit's iterations, and the bits of its last state."""
     last = Checkpointer()
     reports = [(p.iteration, p.change, p.figures, p.stop_reason) for _, p in Fit(problem, limits, last)]
     return reports, state_bits(last.last.state)
@@ -58,7 +58,7 @@ def test_a_labelled_fit_that_cannot_change_any_more__ends_with_its_local_states(
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1e-9])
-def test_replaced_states__exist_once_but_for_those_in_the_making(small, executor, monkeypatch, tolerance):
+def test_replaced_states__exist_once_except_for_one_per_worker(small, executor, monkeypatch, tolerance):
     problem = problem_of(small[0], "lda", {"topics": 4}, executor=executor)
     lock, alive, counted, sweep = threading.RLock(), [0], [], tasks.sweep
 
@@ -85,8 +85,8 @@ def test_replaced_states__exist_once_but_for_those_in_the_making(small, executor
     assert most["held"] == 2 * shards
 
 
-class Interrupted(ThreadExecutor):
-    """Raises interrupts in some of the waits for results."""
+class InterruptedExecutor(ThreadExecutor):
+    """Raises an error in some of the waits for results."""
 
     def __init__(self, waits, error=KeyboardInterrupt):
         self.waits, self.waited, self.error = waits, 0, error
@@ -99,9 +99,9 @@ class Interrupted(ThreadExecutor):
         return super().collect(futures, links)
 
 
-def interrupted(small, folder, waits, notices, error=KeyboardInterrupt):
+def fit_until_interrupt(small, folder, waits, notices, error=KeyboardInterrupt):
     """Fit until an interrupt, with a checkpoint after each iteration; return the run's checkpointer."""
-    executor = Interrupted(waits, error)
+    executor = InterruptedExecutor(waits, error)
     problem = replacing(problem_of(small[0], "lda", {"topics": 4}, executor=executor))
     checkpointer = RunCheckpointer(Run(folder), problem, every=1, notice=notices.append)
     try:
@@ -114,9 +114,9 @@ def interrupted(small, folder, waits, notices, error=KeyboardInterrupt):
 
 
 @pytest.mark.parametrize("wait", range(6, 16))
-def test_an_interrupt_while_states_are_replaced__comes_when_the_iteration_has_ended(small, tmp_path, executor, wait):
+def test_an_interrupt_while_states_are_replaced__takes_effect_after_the_iteration(small, tmp_path, executor, wait):
     notices = []
-    checkpointer = interrupted(small, tmp_path / "run", {wait}, notices)
+    checkpointer = fit_until_interrupt(small, tmp_path / "run", {wait}, notices)
     reached = checkpointer.saved_iteration
     assert reached >= 1
     assert all(text.startswith(f"interrupted: iteration {reached} is finished first") for text in notices)
@@ -128,10 +128,10 @@ def test_an_interrupt_while_states_are_replaced__comes_when_the_iteration_has_en
 
 
 @pytest.mark.parametrize("wait", range(6, 16))
-def test_a_second_interrupt__stops_at_once_with_the_checkpoint_that_was_begun(small, tmp_path, wait):
+def test_a_second_interrupt__stops_at_once_with_the_checkpoint_that_was_being_written(small, tmp_path, wait):
     notices = []
-    checkpointer = interrupted(small, tmp_path / "run", {wait, wait + 1}, notices)
-    first = interrupted(small, tmp_path / "first", {wait}, [])
+    checkpointer = fit_until_interrupt(small, tmp_path / "run", {wait, wait + 1}, notices)
+    first = fit_until_interrupt(small, tmp_path / "first", {wait}, [])
     assert first.saved_iteration - 1 <= checkpointer.saved_iteration <= first.saved_iteration
     assert Run(tmp_path / "run").checkpoints.latest() == checkpointer.saved_iteration
     assert len(notices) <= 1
@@ -139,7 +139,7 @@ def test_a_second_interrupt__stops_at_once_with_the_checkpoint_that_was_begun(sm
 
 def test_a_fit_that_ends_because_another_failed__does_not_finish_its_iteration(small, tmp_path):
     notices = []
-    checkpointer = interrupted(small, tmp_path / "run", {10}, notices, HaltedError)
+    checkpointer = fit_until_interrupt(small, tmp_path / "run", {10}, notices, HaltedError)
     assert checkpointer.saved_iteration >= 1
     assert notices == []
 

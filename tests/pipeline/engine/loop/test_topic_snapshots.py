@@ -1,4 +1,4 @@
-"""Snapshots of the topics during a fit: sizes, what moved, and words, for all families."""
+"""Snapshots of the topics during a fit: sizes, changes, and top words, for all families."""
 
 import contextlib
 import itertools
@@ -17,21 +17,21 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.arrays.delta import Delta
 from tests.fits import resumed
 from tests.networks import needed
-from tests.workers.families.hca.test_hca import corpus_of, drawn
+from tests.workers.families.hca.test_hca import corpus_of, simulated_vectors
 
 
 @pytest.fixture
-def often(monkeypatch):
-    """Words are looked for in each iteration, a few cells of a block at a time."""
+def fetch_often(monkeypatch):
+    """Fetch top words in each iteration, a few cells of a block at a time."""
     for name, value in (("MIN_SECONDS", 0.0), ("COST_FACTOR", 0.0), ("RUN_SHARE", 0.0), ("CELLS", 40)):
         monkeypatch.setattr(topic_snapshots, name, value)
 
 
 @pytest.mark.parametrize("family", family_names())
-def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_path, often, family):
+def test_events__have_the_topics_of_the_model(small, labelled_small, tmp_path, fetch_often, family):
     vectors = load_family(family).corpus_kind == "vectors"
     documents = labelled_small if load_family(family).uses_labels else small
-    corpus = corpus_of(tmp_path, drawn(3)) if vectors else documents[0]
+    corpus = corpus_of(tmp_path, simulated_vectors(3)) if vectors else documents[0]
     options = needed(load_family(family).Options.model_fields)
     fit(corpus, tmp_path / "run", family=family, iterations=3, scheduler="serial", **options)
     iterations = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
@@ -56,8 +56,8 @@ def test_events__tell_the_topics_that_the_model_has(small, labelled_small, tmp_p
 
 @pytest.mark.parametrize("took", [0.001, 1.0])
 @pytest.mark.parametrize("second", [0.0, 1.0, 40.0])
-def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, monkeypatch, took, second):
-    """This holds however long iterations and the fetching of words take."""
+def test_words__are_at_most_a_tenth_of_the_iterations_old(small, tmp_path, monkeypatch, took, second):
+    """This holds for any duration of iterations and of fetching words."""
     clock, counter = [100.0], itertools.count(0.0, took)
 
     class Time:
@@ -76,7 +76,7 @@ def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, 
     assert (fetched[0], fetched[-1]) == (1, 30)
     assert max(after - before for before, after in itertools.pairwise(fetched)) <= (1 if second == 40.0 else 3)
     if second == 0.0:
-        assert len(fetched) == 11  # nor more often than that
+        assert len(fetched) == 11  # but they are not fetched more often than that
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_words__are_never_older_than_a_tenth_of_the_iterations(small, tmp_path, 
         ({"schedule": "stochastic"}, None),
     ],
 )
-def test_words__of_a_run_that_has_ended_match_its_end(small, tmp_path, options, stop):
+def test_words_of_a_finished_run__are_those_of_its_model(small, tmp_path, options, stop):
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == stop:
             raise KeyboardInterrupt
@@ -108,7 +108,7 @@ def test_words__of_a_run_that_has_ended_match_its_end(small, tmp_path, options, 
 
 
 @pytest.mark.parametrize("restarts", [0, 2])
-def test_words__of_a_resumed_run_are_as_recent_as_without_interruption(small, tmp_path, restarts):
+def test_words_of_a_resumed_run__are_as_recent_as_without_interruption(small, tmp_path, restarts):
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == 14:
             raise KeyboardInterrupt
@@ -131,7 +131,7 @@ def test_words__of_a_resumed_run_are_as_recent_as_without_interruption(small, tm
         assert status.fits[0 if restarts else None].words[str(topic.id)] == topic.names
 
 
-def test_shard_times__tell_quartiles_and_the_slowest():
+def test_shard_times__have_quartiles_and_the_slowest_shard():
     statistics = Delta(seconds={"kernel": 9.0, **{f"shard {number}": float(number) for number in range(5)}})
     assert shard_times(statistics) == {
         "shards": 5,

@@ -1,4 +1,4 @@
-"""Taking up a run: what may change, what may not, and what is damaged."""
+"""Resuming a run: options that may change, options that may not, and damage."""
 
 import json
 import shutil
@@ -27,14 +27,14 @@ from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import RECORD, Checkpoints
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb import schedule
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import TIMES, bits, problem_of, resumed
 
 OPTIONS = {"family": "hdp", "topics": 4, "iterations": 8}
 
 
 class StoppedError(Exception):
-    """Ends a fit on purpose."""
+    """Stops a fit at an iteration."""
 
 
 def stop_at(iteration, kind=KeyboardInterrupt):
@@ -58,7 +58,7 @@ def stopped(small, place, iteration=5, **options):
 
 @pytest.fixture(scope="module")
 def stopped_copy(small, tmp_path_factory):
-    """A function that copies a run stopped at an iteration; each such run is fitted once."""
+    """A function that returns a copy of a run that was stopped at an iteration; each such run is fitted once."""
     runs = {}
 
     def copy(place, iteration=5, **options):
@@ -71,7 +71,7 @@ def stopped_copy(small, tmp_path_factory):
 
 
 class Recorded(SerialExecutor):
-    """Records what is submitted, and the waits for written parts."""
+    """Records submitted tasks, and the waits for written parts."""
 
     def __init__(self):
         self.steps = []
@@ -86,7 +86,7 @@ class Recorded(SerialExecutor):
         return results
 
 
-def test_sweeps_are_submitted__before_a_checkpoint_is_waited_for(small, tmp_path):
+def test_the_next_sweeps__are_submitted_before_a_checkpoint_is_waited_for(small, tmp_path):
     executor = Recorded()
     problem = problem_of(small[0], "hdp", {"topics": 4}, executor=executor)
     checkpointer = RunCheckpointer(Run(tmp_path / "run"), problem, every=1)
@@ -97,7 +97,7 @@ def test_sweeps_are_submitted__before_a_checkpoint_is_waited_for(small, tmp_path
 
 
 @pytest.mark.parametrize("step", ["require_ownership", "writable"])
-def test_a_checkpoint_whose_writing_could_not_begin__is_written_whole_later(small, tmp_path, monkeypatch, step):
+def test_a_checkpoint_whose_writing_could_not_begin__is_written_completely_later(small, tmp_path, monkeypatch, step):
     problem, run = problem_of(small[0], "lda", {"topics": 4}, executor=SerialExecutor()), Run(tmp_path / "run")
     refused = []
 
@@ -144,7 +144,7 @@ def test_a_stopped_run__continues_to_the_same_bits_and_events(small, tmp_path, w
     same(run, whole)
 
 
-def test_fewer_iterations_than_planned__are_refused_before_any_while_tokens_are_held_out(small, tmp_path, monkeypatch):
+def test_fewer_iterations_than_planned__are_refused_if_tokens_are_held_out(small, tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "MIN_SEARCH_TOKENS", 100.0)
     options = {"family": "lda", "topics": 4, "scheduler": "serial"}
     whole = fit(small[0], tmp_path / "whole", iterations=40, **options)
@@ -157,7 +157,7 @@ def test_fewer_iterations_than_planned__are_refused_before_any_while_tokens_are_
     assert bits(resume(tmp_path / "run", scheduler="serial"), 5) == bits(whole, 5)
 
 
-def test_a_run__may_be_stopped_again_and_again(stopped_copy, tmp_path, whole):
+def test_a_run__may_be_stopped_repeatedly(stopped_copy, tmp_path, whole):
     run = stopped_copy(tmp_path / "run", 2)
     for iteration in (3, 5, 6):
         with pytest.raises(KeyboardInterrupt):
@@ -177,7 +177,7 @@ def test_a_run_without_a_checkpoint__starts_again_from_its_record(stopped_copy, 
     run = stopped_copy(tmp_path / "run", 2)
     shutil.rmtree(run / "checkpoints")
     with (run / "events.jsonl").open("ab") as file:
-        file.write(b'{"event": "iterat')  # it was killed while it wrote
+        file.write(b'{"event": "iterat')  # it was killed while it wrote its first checkpoint
     resume(run)
     same(run, whole)
     assert [event["iteration"] for event in Run(run).events() if event["event"] == "iteration"][:3] == [1, 2, 3]
@@ -185,7 +185,7 @@ def test_a_run_without_a_checkpoint__starts_again_from_its_record(stopped_copy, 
 
 @pytest.mark.parametrize("damage", ["byte", "cut", "emptied", "removed", "tail"])
 @pytest.mark.parametrize("copied", [True, False])
-def test_damaged_events__stop_no_resume_and_are_restored(stopped_copy, tmp_path, whole, damage, copied):
+def test_damaged_events__do_not_prevent_a_resume_and_are_restored(stopped_copy, tmp_path, whole, damage, copied):
     run = stopped_copy(tmp_path / "run", 5)
     path, latest = run / "events.jsonl", Checkpoints(Folder(run) / "checkpoints").latest()
     data = path.read_bytes()
@@ -213,7 +213,7 @@ def test_damaged_events__stop_no_resume_and_are_restored(stopped_copy, tmp_path,
     assert not verify(run).broken or not copied
 
 
-def test_a_damaged_model__is_made_again_from_the_checkpoint(small, tmp_path, whole):
+def test_a_damaged_model__is_restored_from_the_checkpoint(small, tmp_path, whole):
     shutil.copytree(whole, tmp_path / "run")
     record = tmp_path / "run" / "model" / "model.json"
     record.write_bytes(record.read_bytes()[:100])
@@ -241,13 +241,13 @@ def test_more_iterations__continue_from_the_end(small, tmp_path, whole):
     assert not np.array_equal(first, Model(tmp_path / "run").rows(0).word_topic)
     assert Run(tmp_path / "run").record()["limits"]["iterations"] == 8
     before = (tmp_path / "run/events.jsonl").read_bytes()
-    resume(tmp_path / "run")  # nothing is left to do
+    resume(tmp_path / "run")  # no iterations are left
     assert (tmp_path / "run/events.jsonl").read_bytes() == before
     with pytest.raises(OptionError, match="the run has made 8 already"):
         resume(tmp_path / "run", iterations=3)
 
 
-def test_a_run_that_came_under_its_tolerance__is_at_its_end(small, tmp_path):
+def test_a_run_that_reached_its_tolerance__is_finished(small, tmp_path):
     options = {**OPTIONS, "iterations": 100, "tolerance": 0.2}
     fit(small[0], tmp_path / "run", **options)
     reached = Model(tmp_path / "run").record.iterations
@@ -270,22 +270,23 @@ def test_a_run_that_came_under_its_tolerance__is_at_its_end(small, tmp_path):
         ({"surprise": 1}, "unknown option 'surprise'"),
     ],
 )
-def test_what_would_change_the_model__is_refused_by_name(stopped_copy, tmp_path, options, text):
+def test_options_that_would_change_the_model__are_refused_by_name(stopped_copy, tmp_path, options, text):
     run = stopped_copy(tmp_path / "run", 2)
     with pytest.raises(OptionError) as raised:
         resume(run, **options)
     assert text in str(raised.value)
-    resume(run, seed=0, topics=4, iterations=3, score_every=2)  # the same again, and what only says when it ends
+    # the same options, and options that only determine the end
+    resume(run, seed=0, topics=4, iterations=3, score_every=2)
 
 
-def test_a_moved_corpus__is_taken_if_it_is_the_same(small, tmp_path, whole):
+def test_a_moved_corpus__is_accepted_if_it_is_the_same(small, tmp_path, whole):
     train = Path(shutil.copytree(small[0], tmp_path / "train"))
     heldout = Path(shutil.copytree(small[1], tmp_path / "heldout"))
     run = stopped((train, heldout), tmp_path / "run", 3)
     train.rename(tmp_path / "moved")
     with pytest.raises(AbsentError, match="if it was moved, say where with CORPUS"):
         resume(run)
-    unrelated = write_corpus(tmp_path / "other", planted_rows(9), 30, shard_tokens=500)
+    unrelated = write_corpus(tmp_path / "other", simulated_rows(9), 30, shard_tokens=500)
     with pytest.raises(MismatchError, match="it is not the corpus of the run"):
         resume(run, corpus=unrelated)
     with pytest.raises(MismatchError, match="it is not the held-out corpus of the run"):
@@ -294,7 +295,7 @@ def test_a_moved_corpus__is_taken_if_it_is_the_same(small, tmp_path, whole):
     same(run, whole)
 
 
-def test_a_run_that_somebody_works_on__is_locked(small, tmp_path):
+def test_a_run_in_use__is_locked(small, tmp_path):
     found = []
 
     def sink(event):
@@ -308,7 +309,7 @@ def test_a_run_that_somebody_works_on__is_locked(small, tmp_path):
     assert not (tmp_path / "run/lock").exists()
 
 
-def test_a_run_that_another_has_taken_over__ends_and_keeps_nothing_more(small, tmp_path):
+def test_a_run_whose_lock_was_taken_over__ends_and_saves_nothing_more(small, tmp_path):
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == 3:
             (tmp_path / "run/lock/00000009.json").write_bytes(next((tmp_path / "run/lock").iterdir()).read_bytes())
@@ -319,7 +320,7 @@ def test_a_run_that_another_has_taken_over__ends_and_keeps_nothing_more(small, t
 
 
 @pytest.mark.parametrize("error", [StoppedError, ClusterError])
-def test_an_error__is_reported_and_the_run_continues_afterwards(small, tmp_path, whole, error):
+def test_an_error__is_reported_and_the_run_can_be_resumed(small, tmp_path, whole, error):
     with pytest.raises(error):
         fit(
             small[0], tmp_path / "run", heldout=small[1], sinks=[stop_at(5, error)], checkpoint_every=3, **OPTIONS
@@ -335,7 +336,7 @@ def test_an_error__is_reported_and_the_run_continues_afterwards(small, tmp_path,
 
 
 def rewritten(run, iteration, part, name, change):
-    """Change an array of a checkpoint as a program would that writes other numbers: with the digests of these."""
+    """Change an array of a checkpoint and correct its digests."""
     checkpoints = Run(run).checkpoints
     checkpoint = checkpoints.at(iteration)
     record = checkpoint.record()
@@ -366,7 +367,7 @@ def beyond_topics(values):
     ],
 )
 @pytest.mark.parametrize("scheduler", ["serial", "threads"])
-def test_arrays_that_fail_their_check__leave_the_checkpoint_before(
+def test_a_checkpoint_whose_arrays_fail_their_check__is_skipped_for_the_one_before(
     stopped_copy, tmp_path, whole, scheduler, part, name, change
 ):
     run = stopped_copy(tmp_path / "run", 5, checkpoint_every=1)
@@ -387,7 +388,7 @@ def test_arrays_that_fail_their_check_in_each_checkpoint__are_named(stopped_copy
 
 
 def damages(run):
-    """All files of a run with something done to each: removed, cut short, a bit flipped."""
+    """Yield each kind of damage to each file of a run: removed, truncated, one bit flipped."""
     for path in sorted(path for path in run.rglob("*") if path.is_file()):
         data = path.read_bytes()
         name = path.relative_to(run)
@@ -402,8 +403,8 @@ def damages(run):
 @pytest.mark.long
 @pytest.mark.parametrize("kept", [1, 2])
 def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
-    """A run with one checkpoint, or with an older one to return to."""
-    corpus = write_corpus(tmp_path / "c", planted_rows(1, documents=6), 30, shard_tokens=100)
+    """The run has a single checkpoint, or an older one to return to."""
+    corpus = write_corpus(tmp_path / "c", simulated_rows(1, documents=6), 30, shard_tokens=100)
     options = {"family": "lda", "topics": 2, "iterations": 4}
     expected = bits(fit(corpus, tmp_path / "whole", **options), 2)
     run = tmp_path / "run"
@@ -412,7 +413,7 @@ def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
     assert len(Run(run).checkpoints.candidates()[0]) == kept
     outcomes = {"went on": 0, "said so": 0}
     shutil.copytree(run, tmp_path / "kept")
-    for name, path, data in list(damages(run))[:: 2 if kept == 1 else 4]:  # removed, cut short and changed in turn
+    for name, path, data in list(damages(run))[:: 2 if kept == 1 else 4]:  # removed, truncated and flipped in turn
         shutil.rmtree(run)
         shutil.copytree(tmp_path / "kept", run)
         path.unlink() if data is None else path.write_bytes(data)
@@ -421,7 +422,8 @@ def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
             found = bits(resume(run, scheduler="serial", sinks=[notices.append]), 2)
             assert found == expected, name
             texts = [event["text"] for event in notices if event["event"] == "notice"]
-            unread = name.name in ("journal.jsonl", "events.jsonl") or "00000002" in name.parts  # the older one
+            # returned to the older checkpoint
+            unread = name.name in ("journal.jsonl", "events.jsonl") or "00000002" in name.parts
             assert unread or any(name.name in text for text in texts), name
             outcomes["went on"] += 1
         except CollapsiumError as error:
@@ -432,9 +434,9 @@ def test_a_damaged_file__is_named_or_skipped(tmp_path, kept):
     assert outcomes["said so"] > 2 or kept == 2
 
 
-def test_every_cut_and_flip_of_a_checkpoint__is_found(tmp_path):
-    """At every byte of its small files, and at a dense sample of the larger ones."""
-    corpus = write_corpus(tmp_path / "c", planted_rows(1, documents=6), 30)
+def test_every_truncation_and_bit_flip_of_a_checkpoint__is_detected(tmp_path):
+    """Small files are damaged at every byte, and larger ones at a dense sample."""
+    corpus = write_corpus(tmp_path / "c", simulated_rows(1, documents=6), 30)
     run = Run(tmp_path / "run")
     fit(corpus, tmp_path / "run", family="lda", topics=2, iterations=1)
     place = run.checkpoints.at(1)
@@ -442,7 +444,7 @@ def test_every_cut_and_flip_of_a_checkpoint__is_found(tmp_path):
     assert not any(place.check(part, digest) for part, digest in parts.items())
     tried = 0
     for path in sorted(Path(place.folder.path).rglob("*")):
-        if path.is_dir() or path.name == "events.jsonl":  # history, which a run goes on without
+        if path.is_dir() or path.name == "events.jsonl":  # the history of events, which is not needed for a resume
             continue
         data = path.read_bytes()
         for at in range(0, len(data), max(len(data) // 60, 1)):
@@ -458,7 +460,7 @@ def test_every_cut_and_flip_of_a_checkpoint__is_found(tmp_path):
 
 
 def found_out(place, parts, path):
-    """Whether a damage is found; a record that says the same in other white space is none."""
+    """Return whether a damage is detected; a record with different white space is not damaged."""
     if path.name != "checkpoint.json":
         part = str(path.relative_to(place.folder.path))
         name = next(name for name in parts if part.startswith(f"{name}/"))
@@ -471,7 +473,9 @@ def found_out(place, parts, path):
 
 @pytest.mark.parametrize(("every", "expected"), [(None, [1, 8]), (1, [*range(1, 9)]), (3, [1, 3, 6, 8])])
 @pytest.mark.parametrize("schedule", ["batch", "stochastic"])
-def test_the_first_checkpoint__follows_iteration_1_and_shifts_no_other(small, tmp_path, every, expected, schedule):
+def test_the_first_checkpoint__follows_iteration_1_and_does_not_shift_later_ones(
+    small, tmp_path, every, expected, schedule
+):
     saved, run = [], Run(tmp_path / "run")
 
     def look(event):

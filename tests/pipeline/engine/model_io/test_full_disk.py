@@ -1,4 +1,4 @@
-"""A full disk, in every step: a clear error, and what stood before still verifies."""
+"""A full disk at every step gives a clear error, and earlier outputs still pass `verify`."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine import fit as fitting
 from collapsium.storage.errors import StoreError
 from collapsium.storage.runs.run import Run
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.fits import bits, resumed
 
 OPTIONS = {"family": "lda", "topics": 12, "iterations": 8}
@@ -40,21 +40,21 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def calm(corpus, tmp_path_factory):
-    """A run that no disk disturbed."""
+    """A run on a disk with enough space."""
     run = tmp_path_factory.mktemp("calm") / "run"
     fit(corpus, run, **OPTIONS)
     return run
 
 
 def fill(disk, left):
-    """Leave this many bytes of a file."""
+    """Fill the disk up to the given number of free bytes."""
     (disk / "filler").unlink(missing_ok=True)
     with (disk / "filler").open("wb") as file:
         file.write(b"x" * (shutil.disk_usage(disk).free - left))
 
 
 def require_clear(capsys, *words):
-    """Run a command, which must say clearly that the disk is full."""
+    """Run a command, which must report clearly that the disk is full."""
     capsys.readouterr()
     code = main([str(word) for word in words])
     err = capsys.readouterr().err
@@ -63,8 +63,8 @@ def require_clear(capsys, *words):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("left", rest_long([20_000, 0, 60_000]))
-def test_ingest__leaves_nothing(disk, tmp_path, left, capsys):
+@pytest.mark.parametrize("left", mark_rest_long([20_000, 0, 60_000]))
+def test_ingest_on_a_full_disk__leaves_nothing(disk, tmp_path, left, capsys):
     lines = [f'{{"id": {n}, "text": "{" ".join(f"word{(n * k) % 997}" for k in range(60))}"}}' for n in range(2000)]
     (tmp_path / "texts.jsonl").write_text("\n".join(lines).replace("word", "w"))
     fill(disk, left)
@@ -74,8 +74,8 @@ def test_ingest__leaves_nothing(disk, tmp_path, left, capsys):
 
 
 @pytest.mark.parametrize(("iteration", "left"), [(0, 2000), (2, 0), (2, 30_000), (4, 3000), (8, 0)])
-def test_fit__keeps_existing_files_and_continues_later(disk, corpus, calm, iteration, left):
-    """The disk becomes full in the middle: before the first checkpoint, in the middle of one, and at the end."""
+def test_fit_on_a_full_disk__keeps_existing_files_and_can_be_resumed(disk, corpus, calm, iteration, left):
+    """The disk becomes full before the first checkpoint, while one is written, or at the end."""
 
     def sink(event):
         if event["event"] in ("iteration", "started") and event["iteration"] == iteration:
@@ -91,7 +91,7 @@ def test_fit__keeps_existing_files_and_continues_later(disk, corpus, calm, itera
     assert verify(disk / "run").broken == []
 
 
-def test_fit__says_how_to_continue(disk, tmp_path, corpus, capsys, monkeypatch):
+def test_fit_on_a_full_disk__says_how_to_continue(disk, tmp_path, corpus, capsys, monkeypatch):
     run = Run.append_event
 
     def telling(self, event):
@@ -116,7 +116,7 @@ def test_local_states_on_a_full_scratch_disk__are_a_clear_error(disk, tmp_path, 
     assert sorted(path.name for path in disk.iterdir()) == ["filler"]
 
 
-def test_infer__leaves_nothing(disk, tmp_path, corpus, calm, capsys, monkeypatch):
+def test_infer_on_a_full_disk__leaves_nothing(disk, tmp_path, corpus, calm, capsys, monkeypatch):
     fill(disk, 4096)
     require_clear(capsys, "infer", calm, corpus, disk / "proportions.parquet")
     assert [path.name for path in disk.iterdir()] == ["filler"]

@@ -1,4 +1,4 @@
-"""Untrusted runs: changed arrays whose digests match end in one line."""
+"""Untrusted runs: changed arrays with correct digests are refused with a one-line error."""
 
 import json
 import shutil
@@ -17,10 +17,10 @@ from tests.chaos.hostile_models import (
     check,
     corpora,
     corpora_of,
-    fitted,
+    fit_run,
     groups,
-    mutated,
-    refused,
+    is_refused,
+    mutate,
     rewrite,
     shards_of,
 )
@@ -33,16 +33,10 @@ FAMILIES = {
     "hdsp": {"topics": 3},
     "segmented-lda": {"topics": 3},
 }
-OPTIONAL = ("count_bits",)  # Absent in runs of 0.1; the rows of a fit are compared with it
-SIZES_OF_THEIR_OWN = ("label_table",)  # whose size nothing else has, so that it may be any while what it holds is sound
-WRONG = (
-    "missing",
-    "empty",
-    "halved",
-    "doubled",
-    "flat",
-    "other type",
-)  # whatever the array, it is not the family's then
+OPTIONAL = ("count_bits",)  # missing in runs of 0.1; a fit compares its rows with it
+SIZES_OF_THEIR_OWN = ("label_table",)  # no other array has this size, so any is valid as long as the contents are
+# any such array contradicts the family's declarations
+WRONG = ("missing", "empty", "halved", "doubled", "flat", "other type")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +44,7 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hostile")
     corpora(folder)
     for family, options in FAMILIES.items():
-        fitted(family, options, folder, folder / family)
+        fit_run(family, options, folder, folder / family)
     return folder
 
 
@@ -66,12 +60,12 @@ def test_arrays_of_other_types_or_shapes__are_refused(place, family):
             else ()
         ):
             for kind in WRONG:
-                changed = mutated(arrays, array, kind, generator)
+                changed = mutate(arrays, array, kind, generator)
                 if array in changed and changed[array].shape == arrays[array].shape and kind != "other type":
                     continue
                 if kind == "missing" and array in OPTIONAL:
                     continue
-                assert refused(folder, name, part, changed, shards), f"{part}/{array} {kind}"
+                assert is_refused(folder, name, part, changed, shards), f"{part}/{array} {kind}"
                 tried += 1
     assert tried > 80
 
@@ -106,7 +100,7 @@ def zeros(name):
         ("lda", "global_state", entry("alpha", 0, np.nan), "alpha: expected finite numbers"),
     ],
 )  # fmt: skip
-def test_a_model_whose_arrays_point_elsewhere__is_refused(place, tmp_path, family, part, change, text):
+def test_a_model_with_arrays_that_point_out_of_range__is_refused(place, tmp_path, family, part, change, text):
     run = tmp_path / "run"
     shutil.copytree(place / family, run)
     rewrite(run / "model", "model.json", part, change)
@@ -154,8 +148,8 @@ def test_counts_of_more_tokens_than_exist__are_resumed(place, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_checkpoint_whose_figures_are_not_finite__ends_with_a_line_before_anything_is_saved(place, tmp_path):
-    run = fitted("keyword-lda", {"topics": 3, "seeds": {"first": ["w0", "w1"]}}, place, tmp_path / "run")
+def test_a_checkpoint_with_figures_that_are_not_finite__is_refused_before_anything_is_saved(place, tmp_path):
+    run = fit_run("keyword-lda", {"topics": 3, "seeds": {"first": ["w0", "w1"]}}, place, tmp_path / "run")
     shutil.rmtree(run / "model")
     last = max((run / "checkpoints").glob("0*"))
     rewrite(last, "checkpoint.json", "rows/00000", lambda arrays: {**arrays, "block_active": -arrays["block_active"]})
@@ -166,7 +160,7 @@ def test_a_checkpoint_whose_figures_are_not_finite__ends_with_a_line_before_anyt
     assert [event["iteration"] for event in Run(run).events() if event["event"] == "iteration"] == [1, 2, 3]
 
 
-def test_a_fit_begins_from_no_local_state__that_is_not_of_its_shard(place, tmp_path):
+def test_a_local_state_of_another_shard__is_refused_as_a_warm_start(place, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(place / "gibbs-lda", run)
     last = max((run / "checkpoints").glob("0*"))
@@ -177,7 +171,7 @@ def test_a_fit_begins_from_no_local_state__that_is_not_of_its_shard(place, tmp_p
         )
 
 
-def test_a_model_of_other_sizes_than_its_record_says__is_refused(place, tmp_path):
+def test_a_model_whose_sizes_contradict_its_record__is_refused(place, tmp_path):
     shutil.copytree(place / "lda/model", tmp_path / "model")
     record = json.loads((tmp_path / "model/model.json").read_text())
     assert record["options"]["topics"] == 3
@@ -189,5 +183,5 @@ def test_a_model_of_other_sizes_than_its_record_says__is_refused(place, tmp_path
 def test_every_mutation__leaves_the_original_unchanged():
     values = np.arange(6).reshape(2, 3)
     for kind in MUTATIONS:
-        mutated({"a": values}, "a", kind, np.random.default_rng(1))
+        mutate({"a": values}, "a", kind, np.random.default_rng(1))
     assert np.array_equal(values, np.arange(6).reshape(2, 3))

@@ -1,4 +1,4 @@
-"""Samples of one fit, which are models whose predictions are averaged."""
+"""Samples of one fit: models whose predictions are averaged."""
 
 import shutil
 
@@ -27,7 +27,7 @@ def sampled(request, small, tmp_path_factory):
 
 
 def arrays(model):
-    """Return the bits of a model without its summary of documents, which samples do not have."""
+    """Return the bits of a model without its summary of documents, which samples lack."""
     return [(name, value) for name, value in bits(model, SHARDS) if name != SUMMARY]
 
 
@@ -59,13 +59,13 @@ def test_a_stopped_run__ends_with_the_same_samples(small, sampled, tmp_path, ite
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "run", sinks=[stop_at(iteration)], **options)
     assert verify(tmp_path / "run").broken == []
-    if iteration == 7:  # back to what was kept before: samples after it are made again
+    if iteration == 7:  # after a return to an earlier checkpoint, later samples are made again
         shutil.rmtree(tmp_path / "run/checkpoints/00000007")
         (tmp_path / "run/checkpoints/latest.json").unlink()
         if every is None:
             shutil.rmtree(tmp_path / "run/checkpoints")
     (tmp_path / "run/members").mkdir(exist_ok=True)
-    (tmp_path / "run/members/.001.abcdef.part").mkdir()  # a process died as it wrote
+    (tmp_path / "run/members/.001.abcdef.part").mkdir()  # a process was killed while it wrote this sample
     resumed(tmp_path / "run")
     for name in ("members/000", "members/001", "members/002", "model"):
         assert bits(Model(tmp_path / "run" / name), SHARDS) == bits(Model(run / name), SHARDS)
@@ -74,7 +74,7 @@ def test_a_stopped_run__ends_with_the_same_samples(small, sampled, tmp_path, ite
     assert verify(tmp_path / "run").broken == []
 
 
-def test_samples__count_from_the_end_which_stays(small, sampled, tmp_path):
+def test_samples__are_counted_back_from_the_planned_end(small, sampled, tmp_path):
     run, _ = sampled
     resume(run, iterations=8, samples=3)  # the same again
     for more, text in (
@@ -94,11 +94,11 @@ def test_samples__count_from_the_end_which_stays(small, sampled, tmp_path):
             fit(small[0], tmp_path / "other", **{**SAMPLED, **more})
 
 
-def test_a_missing_sample__is_noticed(small, sampled, tmp_path):
+def test_a_missing_sample__is_reported(small, sampled, tmp_path):
     run = shutil.copytree(sampled[0], tmp_path / "run")
     shutil.rmtree(run / "members/001")
     assert any("members/001/model.json: the file is missing" in text for text in verify(run).broken)
-    assert evaluate(run, heldout=small[1]).members == ()  # its model alone
+    assert evaluate(run, heldout=small[1]).members == ()  # the model by itself
     with pytest.raises(DamagedError, match="the sample of iteration 6 is missing"):
         resume(run)
 

@@ -1,4 +1,4 @@
-"""Summaries of documents: what stands in the way of one, and what is refused when it is read."""
+"""Summaries of documents: when they cannot be computed, and what is refused when they are read."""
 
 import json
 import shutil
@@ -24,7 +24,7 @@ def run(small, tmp_path_factory):
     return place
 
 
-def test_summary__is_made_again_from_the_corpus_alike(small, run):
+def test_a_summary__computed_again_from_the_corpus_is_the_same(small, run):
     model = Model(run)
     executor = open_executor("threads", 2)
     again = summary_of(model, Corpus(small[0]), executor)
@@ -34,7 +34,7 @@ def test_summary__is_made_again_from_the_corpus_alike(small, run):
         summary_of(model, Corpus(small[1]), open_executor("serial"))
 
 
-def test_summary__does_not_depend_on_the_words_that_are_computed_together(small, run, monkeypatch):
+def test_a_summary__does_not_depend_on_the_number_of_words_per_chunk(small, run, monkeypatch):
     monkeypatch.setattr(summary, "WORDS_TOGETHER", 3)
     model = Model(run)
     again = summary_of(model, Corpus(small[0]), open_executor("serial"))
@@ -42,7 +42,7 @@ def test_summary__does_not_depend_on_the_words_that_are_computed_together(small,
     assert again == read_summary(model.folder, model.record)
 
 
-def test_summary__of_another_model_or_damaged_is_refused(run, tmp_path, capsys):
+def test_a_summary_of_another_model_or_a_damaged_one__is_refused(run, tmp_path, capsys):
     shutil.copytree(run, tmp_path / "run")
     path = tmp_path / "run/model" / RECORD
     record = json.loads(path.read_text())
@@ -60,7 +60,7 @@ def test_summary__of_another_model_or_damaged_is_refused(run, tmp_path, capsys):
     assert f"{RECORD}: the file is missing" in capsys.readouterr().err
 
 
-def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, monkeypatch):
+def test_a_fit_whose_summary_cannot_be_computed__keeps_its_model(small, tmp_path, monkeypatch):
     def gone(*args):
         raise AbsentError("the corpus is gone")
 
@@ -76,7 +76,7 @@ def test_a_fit__whose_summary_cannot_be_made_keeps_its_model(small, tmp_path, mo
 
 
 @pytest.mark.parametrize("share", [np.nan, np.inf, -1.0])
-def test_proportions_that_are_none__are_refused_by_name(small, run, monkeypatch, share):
+def test_invalid_proportions__are_refused_by_name(small, run, monkeypatch, share):
     monkeypatch.setattr(
         load_family("lda"), "infer", lambda self, local, global_state: {"document_topic": np.full((1, 3), share)}
     )

@@ -1,4 +1,4 @@
-"""What a fit will take: sizes in words, blocks of the vocabulary, and plans that a machine can or cannot hold."""
+"""Estimates of a fit's resources: printed sizes, vocabulary blocks, and plans that fit or do not fit a machine."""
 
 import json
 import math
@@ -31,7 +31,7 @@ from collapsium.workers.arrays.buffer_pool import PoolSettings
 from collapsium.workers.families.family import Summary
 from tests.fits import arrays_of, problem_of
 
-PLENTY = 1e18  # bytes that no plan of these tests reaches
+PLENTY = 1e18  # bytes that no plan of these tests exceeds
 DIGEST = "0" * 64
 
 
@@ -39,7 +39,7 @@ DIGEST = "0" * 64
 
 
 def corpus_of(pairs, documents=1000, words=500, of_shard=400):
-    """A corpus as a plan needs it: shards with a number of pairs, the first of which contains some of the words."""
+    """Return a corpus for plans: shards with these numbers of pairs, the first of which has `of_shard` of the words."""
     shard_documents = -(-documents // len(pairs))
     rows = [
         ShardRecord(
@@ -69,7 +69,7 @@ def place(scheduler="threads", processes=1, threads=2, memory=PLENTY):
 
 
 def plan_of(corpus, family, config, where, *, start="", heldout=None):
-    """The plan of a single fit."""
+    """Return the plan of a single fit."""
     request = {"corpus": corpus, "family": family, "config": config, "heldout": heldout, "start_kind": start}
     alone = {"stochastic": False, "restarts": 0, "limits": Limits(), "has_consensus": False}
     return plan(SimpleNamespace(**request, **alone), where)
@@ -87,7 +87,7 @@ PLACES = st.builds(
     st.integers(1, 9),
     st.integers(1, 4),
 )
-SHARDS = st.lists(st.integers(1, 10**7), min_size=1, max_size=20)  # pairs of each
+SHARDS = st.lists(st.integers(1, 10**7), min_size=1, max_size=20)  # pairs of each shard
 OPTIONS = st.sampled_from([{}, {"responsibilities": "dense"}, {"order": 2}, {"momentum": 0.0}, {"most_active": 9}])
 
 
@@ -108,22 +108,22 @@ def test_plan__grows_with_topics(pairs, where, options, first, second, family):
 
 
 @given(st.sampled_from(["clusters", "documents", "tree", "file"]), PLACES, st.integers(1, 2000), st.integers(1, 50_000))
-def test_plan__counts_a_start_where_it_takes_more_than_the_sweeps(start, where, topics, documents):
+def test_plan__counts_an_initialisation_that_needs_more_than_the_sweeps(start, where, topics, documents):
     corpus = corpus_of([10 * documents], documents=documents, words=5000)
     options = make_options("lda", {"topics": topics})
     plain, begun = (plan_of(corpus, "lda", options, where, start=kind) for kind in ("", start))
     assert plain.memory["the start"] == 0.0
     assert begun.memory["the start"] >= 0.0
     assert begun.needed >= plain.needed
-    # Co-occurrences of 5000 words, and their mutual information.
+    # co-occurrences of 5000 words, and their mutual information
     if start == "clusters":
         names = ("the start", "sweeping", "changes waiting to be added", "local states")
         later = sum(begun.memory[name] for name in names)
         assert later * max(where.processes, 1) >= 12 * 5000**2
 
 
-def test_plan__counts_large_arrays_of_later_steps_only_where_they_exceed_what_is_freed():
-    """The system's allocator gives an array of 32 MB back at once, and retains smaller ones."""
+def test_plan__counts_large_arrays_of_later_steps_beyond_the_freed_memory_only():
+    """The system's allocator returns arrays of 32 MB at once, and retains smaller ones."""
     where = replace(local_place("threads", 2), memory=PLENTY)
     documents, steps = 20_000, ("scoring held-out tokens", "saving the model")
     corpus = corpus_of([10 * documents], documents=documents, words=20_000, of_shard=20_000)
@@ -131,7 +131,7 @@ def test_plan__counts_large_arrays_of_later_steps_only_where_they_exceed_what_is
         plan_of(corpus, "lda", make_options("lda", {"topics": topics}), where, heldout=corpus) for topics in (150, 600)
     )
     assert all(small.memory[name] > 1e6 for name in steps)
-    # Single precision of all held-out words with as much again, and two copies of a shard's proportions.
+    # all held-out words in single precision, twice, and two copies of a shard's proportions
     full = 2 * 600 * 4 * 20_000, 2 * 600 * 8 * 20_000
     freed = large.memory["changes waiting to be added"] + large.memory["sweeping"]
     assert freed > 1e8
@@ -139,8 +139,8 @@ def test_plan__counts_large_arrays_of_later_steps_only_where_they_exceed_what_is
 
 
 @pytest.mark.parametrize(("kind", "clusters"), [("clusters", 64), ("quick-clusters", 12)])
-def test_plan__counts_the_proportions_of_a_start_once(kind, clusters):
-    """Proportions remain in the worker processes, at 8 bytes per cluster of a short document."""
+def test_plan__counts_the_proportions_of_an_initialisation_once(kind, clusters):
+    """Proportions stay in the worker processes, with 8 bytes per cluster of a short document."""
     documents = 50_000
     kept = 8 * clusters * documents
     corpus, options = corpus_of([10 * documents], documents=documents), make_options("lda", {"topics": 200})
@@ -153,8 +153,8 @@ def test_plan__counts_the_proportions_of_a_start_once(kind, clusters):
 
 
 @pytest.mark.parametrize("scheduler", ["local", "tcp://there:8786"])
-def test_plan__counts_a_start_beside_the_memory_that_is_fetched_for_local_states(scheduler):
-    """Room for two local states is fetched as shards are read, before the start."""
+def test_plan__counts_an_initialisation_in_addition_to_the_memory_reserved_for_local_states(scheduler):
+    """Memory for two local states is reserved when shards are loaded, before the initialisation."""
     corpus, options = corpus_of([400_000] * 8, documents=50_000, words=50_000), make_options("lda", {"topics": 100})
     where = place(scheduler, 1, 1)
     plain, begun = (plan_of(corpus, "lda", options, where, start=start) for start in ("", "quick-clusters"))
@@ -167,10 +167,10 @@ def test_plan__counts_a_start_beside_the_memory_that_is_fetched_for_local_states
 
 
 @pytest.mark.parametrize(("pairs", "retained"), [(50_000, True), (2_000_000, False)])
-def test_plan__counts_first_local_states_only_where_the_next_ones_cannot_use_their_memory(pairs, retained):
-    """The system's allocator retains arrays below a megabyte; the pool gives the memory of larger ones to others."""
+def test_plan__counts_first_local_states_unless_their_memory_is_reused(pairs, retained):
+    """The allocator retains arrays below a megabyte, while the pool reuses the memory of larger ones."""
     found = planned(corpus_of([pairs] * 4, documents=40), 40, most_active=16).memory["local states"]
-    # Each pair takes two bytes per topic: 16 topics, and 8 in the first sweep.
+    # two bytes per pair and topic: 16 topics, and 8 in the first sweep
     local, first = 2 * 16 * 4 * pairs + (10 * 16 + 24) * 40, 2 * 8 * 4 * pairs
     assert found == pytest.approx(2 * local + retained * first)
 
@@ -187,7 +187,7 @@ def test_plan__uses_nine_tenths_of_a_limit():
     assert "(90% of" in planned(corpus, 100, place("local", 1, 1, 1e8)).problem()
 
 
-def test_a_memory_above_the_limit_of_the_workers__does_not_count():
+def test_a_memory_option_above_the_limit_of_the_workers__has_no_effect():
     executor = SimpleNamespace(memory=2e9, workers=2, processes=2)
     assert [cluster_place("tcp://there:8786", executor, memory, None).memory for memory in (None, "1GB", "4GB")] == [
         2e9, 1e9, 2e9,
@@ -198,8 +198,8 @@ def test_a_memory_above_the_limit_of_the_workers__does_not_count():
 def test_plan__grows_with_pairs(pairs, where, options, topics, data):
     which = data.draw(st.integers(0, len(pairs) - 1))
     longer = [count + (10**6 if n == which else 0) for n, count in enumerate(pairs)]
-    # As many words in the largest shard: else fewer would be guessed where only other shards grow. So many active topics:
-    # by default, longer documents have fewer.
+    # The largest shard has the same words and active topics in both plans: the words would otherwise be guessed from the other
+    # shards, and longer documents have fewer active topics by default.
     options = options if options.keys() & {"responsibilities", "order"} else {"most_active": 64} | options
     less, more = (planned(corpus_of(tokens, of_shard=500), topics, where, **options) for tokens in (pairs, longer))
     for name, value in sizes(less).items():
@@ -209,14 +209,14 @@ def test_plan__grows_with_pairs(pairs, where, options, topics, data):
 
 
 @given(SHARDS, PLACES, OPTIONS, st.integers(1, 2000))
-def test_plan__says_what_everything_takes(pairs, where, options, topics):
+def test_plan__has_a_size_for_each_purpose(pairs, where, options, topics):
     found = planned(corpus_of(pairs), topics, where, **options)
     assert found.place == where
     assert all(math.isfinite(value) and value >= 0 for value in sizes(found).values())
     assert found.needed == sum(found.memory.values())
     assert (found.scratch, found.on_disk, found.problem()) == (0, False, "")
     found.require()
-    assert (found.moved > 0) == (where.processes > 1)  # what does not leave a process does not move
+    assert (found.moved > 0) == (where.processes > 1)  # data that stays in a process does not count as traffic
     assert (found.driver > 0) == (where.scheduler not in ("threads", "serial"))
     assert (found.free is None) == (where.scheduler == "tcp://there:8786")
     table = found.table()
@@ -233,7 +233,7 @@ def test_plan__says_what_everything_takes(pairs, where, options, topics):
 
 
 @given(SHARDS, PLACES, st.integers(1, 2000), st.floats(1e8, 1e10), st.floats(1.0, 10.0))
-def test_plan__puts_local_states_on_disk_only_where_memory_is_short(pairs, where, topics, memory, more):
+def test_plan__puts_local_states_on_disk_only_if_memory_is_short(pairs, where, topics, memory, more):
     corpus = corpus_of(pairs)
     whole = planned(corpus, topics, where)
     small, large = replace(where, memory=memory), replace(where, memory=memory * more)
@@ -242,7 +242,7 @@ def test_plan__puts_local_states_on_disk_only_where_memory_is_short(pairs, where
     if not short.on_disk:
         assert short.memory == whole.memory
     if short.needed <= small.usable:
-        assert roomy.needed <= large.usable  # what fits into less fits into more
+        assert roomy.needed <= large.usable  # what fits into less memory fits into more
     else:
         assert "of memory" in short.problem()
     assert (short.run, short.moved, short.driver) == (whole.run, whole.moved, whole.driver)
@@ -263,7 +263,7 @@ def test_plan__keeps_as_many_shards_in_memory_as_fit(shards, share, scheduler):
 
 
 @given(st.integers(1, 60), st.data())
-def test_scratch__has_its_shards_spread_evenly(shards, data):
+def test_scratch__spreads_the_shards_on_disk_evenly(shards, data):
     spilled = data.draw(st.integers(0, shards))
     scratch = Scratch("/there", spilled, shards)
     on_disk = [scratch.of(number) is not None for number in range(shards)]
@@ -281,13 +281,13 @@ def test_plan__needs_less_memory_with_local_states_on_disk(scheduler, copies):
     short = planned(corpus, 100, place(scheduler, memory=0.0))
     assert short.spilled == short.shards
     assert short.needed < whole.needed / 2
-    # Lists of 100 topics, of 2 bytes a pair: before a sweep and after it; in threads twice only while it is swept.
+    # 100 active topics with 2 bytes per pair, before and after a sweep; in threads only twice while the shard is swept
     states = copies * 2 * 100 * 2 * 10**8
     assert states < short.scratch < states + 20 * (2 * 10**8 + 10**6)
 
 
 @given(st.integers(1, 40), st.integers(1, 8), st.sampled_from(["threads", "serial", "local"]), st.booleans())
-def test_plan__has_large_local_states_once_where_sweeps_replace_them(shards, threads, scheduler, large):
+def test_plan__counts_large_local_states_once_if_sweeps_replace_them(shards, threads, scheduler, large):
     pairs = 3 * 10**6 if large else 10**3
     corpus = corpus_of([pairs] * shards, documents=10**5)
     found = planned(corpus, 100, place(scheduler, threads=threads))
@@ -297,7 +297,7 @@ def test_plan__has_large_local_states_once_where_sweeps_replace_them(shards, thr
     assert found.memory["local states"] == pytest.approx(copies / 2 * held, rel=1e-9)
 
 
-def test_require__refuses_with_a_table_of_what_is_needed_and_the_limit():
+def test_require__refuses_with_a_table_of_the_sizes_and_the_limit():
     found = planned(corpus_of([10**6] * 4), 1000, place(memory=100e6))
     with pytest.raises(CapacityError) as raised:
         found.require()
@@ -315,7 +315,7 @@ def test_require__refuses_with_a_table_of_what_is_needed_and_the_limit():
     assert found.record()["problem"] == found.problem()
 
 
-def test_require__refuses_scratch_files_for_which_no_disk_is_free(monkeypatch, tmp_path):
+def test_require__refuses_scratch_files_that_exceed_the_free_disk(monkeypatch, tmp_path):
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=10**6))
     corpus = corpus_of([10**7] * 20, documents=10**6)
     where = replace(place(memory=planned(corpus, 100).needed / 2), scratch=str(tmp_path / "not" / "there"))
@@ -325,12 +325,12 @@ def test_require__refuses_scratch_files_for_which_no_disk_is_free(monkeypatch, t
         CapacityError, match=r"local states need .* of disk, and 1.0 MB are free in .*not/there.*`scratch`"
     ):
         found.require()
-    assert not (tmp_path / "not").exists()  # asking makes nothing
-    # The driver knows nothing about another machine's disks.
+    assert not (tmp_path / "not").exists()  # checking a folder does not create it
+    # The driver does not know the disks of another machine.
     planned(corpus, 100, replace(where, scheduler="tcp://there:8786")).require()
 
 
-def test_require__refuses_a_run_for_which_no_disk_is_free(monkeypatch, tmp_path):
+def test_require__refuses_a_run_that_exceeds_the_free_disk(monkeypatch, tmp_path):
     run_place, free = tmp_path / "full" / "run", {"full": 10**6}
     (tmp_path / "full").mkdir()
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=free.get(folder.name, 10**15)))
@@ -346,7 +346,7 @@ def test_require__refuses_a_run_for_which_no_disk_is_free(monkeypatch, tmp_path)
     assert not run_place.exists()
 
 
-def test_plan__without_needs_fits_anywhere():
+def test_an_empty_plan__fits_everywhere():
     Plan(place(memory=0.0)).require()
     assert Plan(place()).needed == 0
 
@@ -363,7 +363,7 @@ HELD = [
 
 
 class Recording(SerialExecutor):
-    """Records the changes of sweeps."""
+    """Records the deltas of sweeps."""
 
     def __init__(self):
         self.deltas = []
@@ -376,14 +376,14 @@ class Recording(SerialExecutor):
 
 
 @pytest.mark.parametrize(("family", "options"), HELD, ids=lambda value: str(value))
-def test_footprint__is_what_a_fit_holds(small, family, options):
-    """Bytes of rows and deltas by words, and of local states by pairs and documents: plans are made of these."""
+def test_footprint__is_what_a_fit_allocates(small, family, options):
+    """Plans are made of the footprint: bytes of rows and deltas per word, and of local states per pair and document."""
     corpus = Corpus(small[0])
     manifest = corpus.manifest
     summary = Summary(manifest.documents, manifest.vocabulary.words, manifest.tokens, manifest.pairs)
     footprint = make_family(family, make_options(family, options)).footprint(summary)
     problem = problem_of(small[0], family, options, executor=Recording())
-    overhead = 16  # bytes a word, a shard: what does not grow with topics is left out in places
+    overhead = 16  # bytes per word or shard that do not depend on topics, and may be missing from the footprint
     for state, _ in Fit(problem, Limits(iterations=8)):
         rows = arrays_of(state.blocks[0].value.rows)
         kept = sum(values.nbytes for values in rows.values())
@@ -401,10 +401,10 @@ def test_footprint__is_what_a_fit_holds(small, family, options):
         assert local == bound
 
 
-# Where it runs -------------------------------------------------------------------------------------------------------
+# Place of the fit ----------------------------------------------------------------------------------------------------
 
 
-def test_place_of__knows_this_machine():
+def test_place_of__describes_this_machine():
     threads = local_place("threads", 3)
     assert (threads.processes, threads.threads) == (1, 3)
     serial = local_place("serial", 3)
@@ -446,8 +446,8 @@ def test_fit__refuses_before_anything_runs(small, tmp_path, scheduler):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(small, tmp_path, monkeypatch):
-    """To the same bits; but for these constants a small corpus would take more that way."""
+def test_a_fit_with_little_memory__keeps_local_states_on_disk_and_removes_them(small, tmp_path, monkeypatch):
+    """The bits are the same; without the changed constants, a small corpus would need more memory that way."""
     monkeypatch.setattr(planning, "PROCESS_BYTES", dict.fromkeys(planning.PROCESS_BYTES, 0.0))
     monkeypatch.setattr("collapsium.workers.arrays.buffer_pool.pool.settings", PoolSettings(idle_bytes=0))
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 500)
@@ -458,7 +458,8 @@ def test_fit__with_little_memory_keeps_local_states_on_disk_and_removes_them(sma
     assert short.on_disk
     assert short.needed < whole.needed
     models, seen = [], []
-    (tmp_path / "scratch of little" / ".collapsium-scratch.0123abcd.part").mkdir(parents=True)  # of a driver that died
+    # left by a driver that was killed
+    (tmp_path / "scratch of little" / ".collapsium-scratch.0123abcd.part").mkdir(parents=True)
     for name, memory in (("plenty", "1GB"), ("little", int(whole.needed) - 1)):
         scratch = tmp_path / f"scratch of {name}"
 
@@ -485,22 +486,22 @@ def exchange_of(corpus, machines, link=1e9, costs=None, local_sweeps=1, **option
     return planning._exchange(sizes, link, costs, local_sweeps)
 
 
-def test_exchange__moves_no_more_through_a_link_of_many_machines_than_of_two():
-    """M (H - 1) / H of changes and of sums, where every machine has all words."""
+def test_exchange__has_bounded_traffic_per_machine():
+    """Each machine sends M (H - 1) / H of changes and as much of sums, if every machine has all words."""
     corpus = corpus_of([10_000] * 64, words=30_000, of_shard=30_000)
     whole = 30_000 * (4 * 100 + 8)
     for machines in (1, 2, 4, 8, 64):
         found = exchange_of(corpus, machines)
         assert found.sent == pytest.approx((0.11 + 0.21) * whole * (machines - 1) / machines)
         assert found.seconds == pytest.approx(8 * found.sent / 1e9 + (0.0 if machines == 1 else 4.9e-9 * whole))
-    # As eight hosts sent: 3.35 MB each in iterations 4 to 12.
+    # measured with eight hosts: 3.35 MB each in iterations 4 to 12
     assert exchange_of(corpus, 8).sent == pytest.approx(3.35e6, rel=0.03)
 
 
-def test_exchange__of_floats_sends_the_rows_of_a_block_to_all_others():
+def test_exchange_of_floats__sends_the_rows_of_a_block_to_all_others():
     corpus = corpus_of([10_000] * 8, words=500, of_shard=500)
     changes = 500 * (4 * 100 + 8)
-    rows = changes + 500 * 8  # with the words' weights
+    rows = changes + 500 * 8  # including the words' weights
     for machines in (1, 2, 8):
         found = exchange_of(corpus, machines, weights="idf")
         assert found.sent == (machines - 1) * rows + (changes if machines > 1 else 0)
@@ -516,12 +517,12 @@ def test_plan__counts_all_rows_on_each_machine_of_an_exchange():
     assert several.moved_scoring == 0.0
 
 
-def test_exchange__advises_local_sweeps_only_where_it_takes_longer():
+def test_exchange__recommends_local_sweeps_only_if_it_takes_longer_than_a_sweep():
     corpus = corpus_of([10_000] * 8, words=30_000, of_shard=30_000)
     costs = planning.MeasuredCosts(sweeping=1e-6, scoring=2e-7)
     fast, slow, slower = (exchange_of(corpus, 8, link, costs) for link in (1e12, 1e9, 1e6))
     assert fast.sweeping == pytest.approx(20_000 * 1e-6)
-    assert fast.scoring is None  # nothing is held out
+    assert fast.scoring is None  # there are no held-out tokens
     slow_sweep = replace(slow, sweeping=slow.seconds / 2.5)
     assert (slow_sweep.balancing_sweeps, replace(slow, sweeping=1.0).balancing_sweeps) == (3, 1)
     assert "`local_sweeps` 3 would balance them" in slow_sweep.table()[-1]
@@ -532,7 +533,7 @@ def test_exchange__advises_local_sweeps_only_where_it_takes_longer():
     assert exchange_of(corpus, 8).iteration is None
 
 
-def test_estimate__takes_costs_from_a_run_of_the_same_family_and_topics(small, tmp_path):
+def test_estimate__uses_measured_costs_of_a_run_of_the_same_family_and_topics(small, tmp_path):
     options = {"family": "lda", "topics": 3}
     fit(small[0], tmp_path / "run", iterations=4, heldout=small[1], scheduler="serial", **options)
     cluster = {"scheduler": "tcp://there:8786", "workers": 4, "link": "100Mbit", "heldout": small[1]}
@@ -563,12 +564,12 @@ def test_rates__are_bits_per_second(text, bits):
 
 
 @pytest.mark.parametrize("text", ["1GB", "fast", "", "0", "-1Gbit", "nan", "inf"])
-def test_rates__that_are_none_are_refused(text):
+def test_invalid_rates__are_refused(text):
     with pytest.raises(OptionError, match="link: expected bits per second"):
         parse_rate(text)
 
 
-def test_fit__suggests_local_sweeps_once_where_workers_wait_for_the_exchange():
+def test_fit__suggests_local_sweeps_once_if_workers_wait_for_the_exchange():
     notices = []
     log = SimpleNamespace(target=None, notice=notices.append)
     session = SimpleNamespace(request=SimpleNamespace(own_samples=()), log=log, processors=None)
@@ -580,7 +581,7 @@ def test_fit__suggests_local_sweeps_once_where_workers_wait_for_the_exchange():
     ):
         run = ActiveRun(session, resumed=False)
         for iteration in range(1, 20):
-            # The first iteration takes longer.
+            # the first iteration takes longer
             seconds = {"reduce": 0.0, "wait": wait if iteration > 1 else 100.0}
             run._suggest_local_sweeps(
                 Progress(iteration, 0.0, None, None, {}, seconds, sweeps={"total": 4.0}), executor

@@ -1,4 +1,4 @@
-"""The estimate of memory beside the measured peak of fits in processes of their own."""
+"""The estimated memory against the measured peak of fits in separate processes."""
 
 import subprocess
 import sys
@@ -24,7 +24,8 @@ WITHIN = 0.15
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
-    """Training and held-out tokens of short documents, so many that their states take more than a process by itself."""
+    """Training and held-out tokens of enough short documents that their states exceed the memory of a process by
+    itself."""
     place = tmp_path_factory.mktemp("peak")
     sizes = {"documents": 8000, "words": 6000, "tokens": 60, "topics": 40, "shard_tokens": 100_000}
     simulate(place / "corpus", family="lda", seed=1, **sizes)
@@ -33,13 +34,13 @@ def halves(tmp_path_factory):
 
 
 def peak_of(command):
-    """Run a command; return the peak of the resident memory of its first process, in bytes, until it ends.
+    """Run a command; return the peak resident memory of its first process in bytes.
 
-    What `wait4` tells is at least the memory of the parent, and of children of the process.
+    `wait4` is no alternative: it returns at least the memory of the parent, and includes children of the process.
     """
     peak, process = 0, subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL)
     while process.poll() is None:
-        # The high-water mark only rises, so that the last reading is the peak.
+        # The high-water mark only increases, so the last reading is the peak.
         lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
         peak = max([peak, *(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))])
         time.sleep(READING_SECONDS)
@@ -48,7 +49,7 @@ def peak_of(command):
 
 
 def fit_command(halves, run, family, topics, iterations):
-    """Return the command of a fit of two threads."""
+    """Return the command of a fit in two threads."""
     words = [COMMAND, "fit", halves[0], run, "--heldout", halves[1], "--family", family, "--quiet", "--workers", 2]
     return [*words, "--iterations", iterations, "--grow", "never", *(["--topics", topics] if topics else [])]
 
@@ -56,7 +57,7 @@ def fit_command(halves, run, family, topics, iterations):
 @pytest.mark.long
 @pytest.mark.parametrize(("family", "topics"), [("lda", 100), ("lda", 200), ("hdp", 200)])
 def test_estimate__is_near_the_peak_of_a_fit(halves, tmp_path, family, topics):
-    # The first fit compiles its kernels, which takes memory of its own.
+    # The first fit compiles its kernels, which takes additional memory.
     peak_of(fit_command(halves, tmp_path / "compiled", family, 4, 1))
     peak = peak_of(fit_command(halves, tmp_path / "run", family, topics, 5))
     planned = estimate(halves[0], family=family, topics=topics, heldout=halves[1], workers=2)
@@ -78,8 +79,8 @@ def test_estimate__is_near_the_peak_of_a_local_cluster(halves, tmp_path):
 
 
 @pytest.mark.parametrize(("links", "is_separate"), [(None, False), (object(), True)])
-def test_usage__has_the_memory_of_a_driver_beside_workers(links, is_separate):
-    """Also without a dashboard, which a local cluster has only with Bokeh."""
+def test_usage__has_the_memory_of_the_driver_besides_workers(links, is_separate):
+    """This also holds without a dashboard, which a local cluster only has if Bokeh is installed."""
     executor = SimpleNamespace(everywhere=lambda peak: [peak()], moved=lambda: 0, links=lambda: links)
     found = usage(executor, 1)
     assert found["driver_peak_bytes"] == pytest.approx(is_separate * found["worker_peak_bytes"][0], rel=0.01)
@@ -93,7 +94,7 @@ def test_estimate__counts_held_out_tokens(halves):
     assert scored["scoring held-out tokens"] > alone["scoring held-out tokens"] == 0
 
 
-def test_peaks__are_measured_for_the_process_and_not_for_its_parent():
+def test_peaks__are_measured_for_the_process_and_not_its_parent():
     parent = bytearray(400 << 20)
     code = "from collapsium.pipeline.engine.run import _peak_memory; print(_peak_memory())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

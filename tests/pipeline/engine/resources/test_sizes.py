@@ -1,4 +1,4 @@
-"""Sizes of memory and disk, as people write and read them."""
+"""Sizes of memory and disk, as users write and read them."""
 
 import pytest
 from hypothesis import assume, given
@@ -38,29 +38,29 @@ def test_parse_size__reads_numbers_with_units(text, count):
     "text",
     ["", " ", "B", "MB", "GiB", "much", "12 apples", "1,5GB", "1.5.GB", "5PB", "5BB", "5BMB", "MB5", "0x10", "GB 3"],
 )  # fmt: skip
-def test_parse_size__refuses_what_is_no_size(text):
+def test_parse_size__refuses_texts_that_are_not_sizes(text):
     with pytest.raises(OptionError) as raised:
         parse_size(text)
     assert str(raised.value) == f"memory: expected a size such as 750MB or 1.5GB, found {text!r}"
 
 
 @pytest.mark.parametrize("text", [0, -1, "0", "-5MB", "0GB", "nan", "inf", "-inf", "1e400", "nanMB"])
-def test_parse_size__refuses_what_is_not_above_zero_and_finite(text):
+def test_parse_size__refuses_sizes_that_are_not_positive_and_finite(text):
     with pytest.raises(OptionError, match="--disk: expected a size above zero"):
         parse_size(text, "--disk")
 
 
 @given(st.integers(1, 10**17))
-def test_size__is_written_short_and_read_back_as_about_the_same(count):
+def test_printed_sizes__are_short_and_parsed_as_about_the_same(count):
     written = size(count)
     assert len(written) <= 9
-    # A decimal below 100 of a unit, whole numbers above.
+    # one decimal below 100 of a unit, none above
     assert parse_size(written) == pytest.approx(count, rel=0.05)
     assert parse_size(written) == pytest.approx(count, rel=0.0051) or float(written.split()[0]) < 10
 
 
 @given(st.floats(0, 1e17), st.floats(0, 1e17))
-def test_size__keeps_the_order(first, second):
+def test_printed_sizes__keep_the_order(first, second):
     low, high = sorted((first, second))
     assume(size(low) != "0 B")
     assert parse_size(size(low)) <= parse_size(size(high))
@@ -81,5 +81,5 @@ def test_size__keeps_the_order(first, second):
         (2.5e16, "25000 TB"),
     ],
 )
-def test_size__takes_the_unit_that_reads_best(count, text):
+def test_printed_sizes__use_the_most_readable_unit(count, text):
     assert size(count) == text

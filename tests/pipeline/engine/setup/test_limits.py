@@ -92,7 +92,7 @@ def test_options__are_checked(family, options, message):
     assert "options:" not in str(raised.value)
 
 
-def test_files_of_options__are_named_in_their_errors(tmp_path):
+def test_errors__name_files_of_options(tmp_path):
     for option, text in (("seeds", "sea = 3"), ("seeds", "sea = ["), ("weights", "ship,many\n,x\nsail,x\n")):
         path = tmp_path / f"{option}.txt"
         path.write_text(text)
@@ -101,13 +101,13 @@ def test_files_of_options__are_named_in_their_errors(tmp_path):
 
 
 def number_of(value):
-    """The same number of NumPy's types that have it, and in an array."""
+    """Return the number in each of NumPy's types that can represent it, and in an array."""
     kinds = (np.int64, np.int16, np.uint8) if type(value) is int else (np.float64, np.float32, np.float16)
     return [np.bool_(value)] if isinstance(value, bool) else [*(kind(value) for kind in kinds), np.array(value)]
 
 
 @pytest.mark.parametrize("family", family_names())
-def test_numbers_of_numpy__are_numbers_in_all_options(family):
+def test_numbers_of_numpy__are_accepted_by_all_options(family):
     declared = load_family(family).Options
     least = {"topics": 2, "seeds": {"a": ["x"]}, "network": {"doc": {"over": "document"}}}
     values = {name: value for name, value in least.items() if name in declared.model_fields}
@@ -131,7 +131,7 @@ def test_python_values__have_no_type_of_numpy(number, flag):
     assert kinds == [int, tuple, float, bool, int, int, int]
 
 
-def test_options__take_lists_and_single_names_for_tuples():
+def test_options__accept_lists_and_single_names_for_tuples():
     for learn in ("alpha", ["alpha"], ("alpha",)):
         assert make_options("lda", {"topics": 2, "learn": learn}).learn == ("alpha",)
     assert make_options("lda", {"topics": 2, "alpha": 1}).alpha == 1.0
@@ -147,7 +147,7 @@ def test_options__take_lists_and_single_names_for_tuples():
         ({"score_every": 2}, "score_every: 2 requires a held-out corpus (`heldout`) to score"),
     ],
 )
-def test_options_of_the_loop__without_effect_are_refused(options, message, small, tmp_path):
+def test_options_of_the_loop_without_effect__are_refused(options, message, small, tmp_path):
     with pytest.raises(OptionError) as raised:
         fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, **options)
     assert message in str(raised.value)
@@ -192,11 +192,11 @@ def test_options_of_simulations__are_refused_by_fits_of_each_family(family):
 
 
 @pytest.mark.parametrize(("family", "options", "message"), WITHOUT_EFFECT)
-def test_options_of_families__without_effect_are_refused(family, options, message):
+def test_options_of_families_without_effect__are_refused(family, options, message):
     with pytest.raises(OptionError) as raised:
         make_options(family, options)
     assert message in str(raised.value)
-    # Runs of earlier versions may have them, and continue.
+    # Runs of earlier versions may have them, and can be resumed.
     before = recorded_options(family, options)
     assert changed_options(family, before, {"topics": before.topics}, ()) == before
 
@@ -237,11 +237,11 @@ def test_limits__are_checked(limits):
 
 
 @given(st.integers(1, 40), st.integers(1, 9), st.integers(1, 4), st.one_of(st.none(), st.integers(1, 60)))
-def test_limits__plan_as_many_minibatches_as_there_are(shards, size, passes, iterations):
+def test_limits__plan_the_number_of_minibatches(shards, size, passes, iterations):
     limits = Limits(schedule="stochastic", batch_shards=size, passes=passes, iterations=iterations)
     problem = SimpleNamespace(shards=range(shards), stream=Stream(3))
     by_pass = [minibatches(problem, size, number) for number in range(passes)]
-    for found in by_pass:  # a pass goes over every shard once
+    for found in by_pass:  # each pass visits every shard once
         assert sorted(shard for batch in found for shard in batch) == list(range(shards))
         assert all(0 < len(batch) <= size for batch in found)
     assert len(by_pass[0][0]) == 1
@@ -249,14 +249,14 @@ def test_limits__plan_as_many_minibatches_as_there_are(shards, size, passes, ite
     assert limits.planned(shards) == (count if iterations is None else min(count, iterations))
 
 
-def test_limits__of_the_batch_schedule_do_not_depend_on_shards():
+def test_limits_of_the_batch_schedule__do_not_depend_on_shards():
     assert {Limits().planned(shards) for shards in (1, 5, 100)} == {200}
     assert Limits(iterations=7).planned(100) == 7
     assert Limits(iterations=7, local_sweeps=3, passes=9).planned(100) == 7
 
 
 @pytest.mark.parametrize("options", [{"order": 2}, {"learn": ["beta"]}])
-def test_stochastic_schedule__refuses_what_it_cannot_serve(small, tmp_path, options):
+def test_stochastic_schedule__refuses_options_that_it_does_not_support(small, tmp_path, options):
     with pytest.raises(OptionError, match="schedule: 'stochastic' requires `order` 0"):
         fit(small[0], tmp_path / "run", family="lda", topics=3, schedule="stochastic", scheduler="serial", **options)
     assert not (tmp_path / "run").exists()
@@ -278,13 +278,13 @@ def test_settings__are_toml_values(text, expected):
     assert parse_setting(text) == expected
 
 
-def test_settings__need_a_name():
+def test_settings__require_a_name():
     for text in ("alpha", "=3", ""):
         with pytest.raises(OptionError, match="expected name=VALUE"):
             parse_setting(text)
 
 
-def test_config_file__is_read_and_checked(tmp_path):
+def test_the_configuration_file__is_read_and_checked(tmp_path):
     path = tmp_path / "f.toml"
     path.write_text('family = "hdp"\ntopics = 9\nscore-every = 5\n')
     assert read_config(str(path), None) == {"family": "hdp", "topics": 9, "score_every": 5}
@@ -311,13 +311,13 @@ def test_config_file__is_read_and_checked(tmp_path):
 
 
 @pytest.mark.parametrize("written", ["alpha,beta", ["alpha", "beta"], ("alpha", "beta")])
-def test_names__are_lists_or_have_commas_between(written):
+def test_names__are_lists_or_separated_by_commas(written):
     assert make_options("lda", {"topics": 2, "learn": written}).learn == ("alpha", "beta")
     with pytest.raises(OptionError, match="learn: "):
         make_options("lda", {"topics": 2, "learn": "alpha,gamma"})
 
 
-def test_local_sweeps__auto_sweeps_once():
+def test_local_sweeps_auto__sweeps_once():
     assert [Limits(local_sweeps=value).sweeps_per_exchange for value in (1, 3, "auto")] == [1, 3, 1]
     with pytest.raises(OptionError, match="expected a whole number of 1 or more, or auto"):
         Limits(local_sweeps="several")

@@ -1,4 +1,4 @@
-"""Presets: options under one name, beneath the ones that are named, by every way to a fit."""
+"""Presets: named sets of options, which explicit options override, in every interface."""
 
 import json
 from typing import get_args
@@ -21,7 +21,7 @@ TEXTS = ["ship sail harbour", "star planet orbit", "ship harbour storm", "star o
 
 
 def recorded(run):
-    """The options that a run records, and its start."""
+    """Return the options that a run records, and its initialisation."""
     record = json.loads((run / "run.json").read_text())
     return record["options"], record["start"]
 
@@ -36,7 +36,7 @@ def corpus(tmp_path_factory):
     return folder / "corpus"
 
 
-def test_presets__have_a_name_and_a_purpose_each_and_options_that_lda_and_hdp_take():
+def test_presets__have_a_name_a_purpose_and_options_that_lda_and_hdp_accept():
     assert get_args(PresetName) == tuple(PRESETS) == tuple(PURPOSES)
     for name in PRESETS:
         for family in ("lda", "hdp"):
@@ -49,7 +49,7 @@ def test_presets__have_a_name_and_a_purpose_each_and_options_that_lda_and_hdp_ta
 
 
 @given(st.sampled_from(sorted(PRESETS)), st.booleans(), st.floats(0.1, 1), st.floats(0, 50))
-def test_named_options__take_precedence_over_a_preset(name, weighted, temperature, strength):
+def test_explicit_options__override_a_preset(name, weighted, temperature, strength):
     weights = "idf" if weighted else None
     settings, options = FitOptions(preset=name, init_strength=strength).with_preset(
         "lda", {"topics": 2, "weights": weights, "inverse_temperature": temperature}
@@ -58,7 +58,7 @@ def test_named_options__take_precedence_over_a_preset(name, weighted, temperatur
     assert options["inverse_temperature"] == temperature
 
 
-def test_every_way_to_a_fit__takes_a_preset(corpus, tmp_path, capsys):
+def test_every_interface__accepts_a_preset(corpus, tmp_path, capsys):
     fit(corpus, tmp_path / "python", preset="clusters", **FITTED)
     (tmp_path / "fit.toml").write_text('family = "lda"\ntopics = 2\niterations = 1\npreset = "clusters"\n')
     main(["fit", str(corpus), str(tmp_path / "file"), "--config", str(tmp_path / "fit.toml"), "--quiet"])
@@ -70,14 +70,14 @@ def test_every_way_to_a_fit__takes_a_preset(corpus, tmp_path, capsys):
     capsys.readouterr()
 
 
-def test_estimator__with_a_preset_is_the_one_with_its_options():
+def test_an_estimator_with_a_preset__equals_one_with_its_options():
     counts = np.random.default_rng(0).poisson(0.5, (30, 12))
     preset = CollapsedLDA(2, max_iter=2, preset="clusters", init_strength=7.0, random_state=0).fit(counts)
     named = CollapsedLDA(2, max_iter=2, random_state=0, **{**PRESETS["clusters"], "init_strength": 7.0}).fit(counts)
     np.testing.assert_array_equal(preset.components_, named.components_)
 
 
-def test_job__has_the_options_of_its_preset_in_its_plan(tmp_path):
+def test_the_plan_of_a_job__has_the_options_of_its_preset(tmp_path):
     job = tmp_path / "job.toml"
     job.write_text(
         '[batch]\nfolder = "job"\n[ingest]\nsources = ["a.jsonl"]\n'
@@ -95,14 +95,14 @@ def test_job__has_the_options_of_its_preset_in_its_plan(tmp_path):
         ({"preset": "clusters", "family": "gibbs-lda"}, "clusters sets `weights`, and family 'gibbs-lda' has none"),
     ],
 )
-def test_wrong_presets__are_refused(corpus, tmp_path, options, message):
+def test_invalid_presets__are_refused(corpus, tmp_path, options, message):
     with pytest.raises(OptionError, match=message):
         fit(corpus, tmp_path / "run", **{**FITTED, **options})
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("options", "lines"), [({}, 1), ({"preset": "defaults"}, 0), ({"init": "random"}, 0)])
-def test_short_documents__are_offered_presets_in_a_line(corpus, options, lines):
+def test_short_documents__get_one_line_that_suggests_presets(corpus, options, lines):
     events = []
     fit(corpus, sinks=[events.append], **FITTED, **options)
     offers = [event["text"] for event in events if event["event"] == "notice" and "short-texts" in event["text"]]

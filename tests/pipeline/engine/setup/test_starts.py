@@ -1,4 +1,4 @@
-"""Fits that begin from proportions of their documents."""
+"""Fits that are initialised with proportions of their documents."""
 
 import shutil
 from collections import Counter
@@ -25,8 +25,8 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family import COMPUTED_STARTS, FILE_START
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpOptions
 from collapsium.workers.starts import QUICK_CLUSTERS
-from tests.conftest import planted_rows, rest_long, write_corpus, write_halves
-from tests.fits import Losing, arrays_of, bits, problem_of, resumed, scores_of, state_bits
+from tests.conftest import mark_rest_long, simulated_rows, write_corpus, write_halves
+from tests.fits import LosingExecutor, arrays_of, bits, problem_of, resumed, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at
 
 TOPICS, SHARDS = 3, 3
@@ -43,10 +43,10 @@ BEGINNING = [
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    """A corpus in shards, held-out tokens of its documents, and the topic with most of the words of each document."""
-    rows = planted_rows(5, documents=120, words=30, topics=TOPICS, tokens=60)
-    folders = write_halves(tmp_path_factory.mktemp("planted"), rows, 30)
+def simulated(tmp_path_factory):
+    """A corpus in shards, held-out tokens of its documents, and for each document the topic with most of its words."""
+    rows = simulated_rows(5, documents=120, words=30, topics=TOPICS, tokens=60)
+    folders = write_halves(tmp_path_factory.mktemp("simulated"), rows, 30)
     model = fit(folders[0], tmp_path_factory.mktemp("known") / "run", **{**FIT, "iterations": 60})
     theta = np.concatenate([part["document_topic"] for part in map(model_proportions, [model] * SHARDS, range(SHARDS))])
     return *folders, theta
@@ -68,35 +68,35 @@ def written(path, theta, ids=None):
 
 
 @pytest.mark.parametrize(("family", "options"), BEGINNING, ids=lambda value: str(value))
-def test_a_fit__begins_where_the_proportions_say(planted, tmp_path, family, options):
-    settings = {**FIT, "family": family, "heldout": planted[1], **options}
+def test_a_fit__starts_from_the_given_proportions(simulated, tmp_path, family, options):
+    settings = {**FIT, "family": family, "heldout": simulated[1], **options}
     settings.pop("topics") if family == "gibbs-hdp" else None
-    file = written(tmp_path / "theta.parquet", planted[2], ids_of(planted[0]))
-    fit(planted[0], tmp_path / "started", init=file, **settings)
-    fit(planted[0], tmp_path / "random", **{**settings, "iterations": 1, "init": "random"})
+    file = written(tmp_path / "theta.parquet", simulated[2], ids_of(simulated[0]))
+    fit(simulated[0], tmp_path / "started", init=file, **settings)
+    fit(simulated[0], tmp_path / "random", **{**settings, "iterations": 1, "init": "random"})
     assert scores_of(tmp_path / "started")[0] > scores_of(tmp_path / "random")[0] + 0.1
     assert verify(tmp_path / "started").broken == []
     record = Run(tmp_path / "started").record()["start"]
     assert (record["kind"], Path(record["url"]).name) == (FILE_START, "theta.parquet")
 
 
-def test_rows__are_matched_by_id_or_by_order(planted, tmp_path):
-    ids, theta = ids_of(planted[0]), planted[2]
+def test_rows__are_matched_by_id_or_by_order(simulated, tmp_path):
+    ids, theta = ids_of(simulated[0]), simulated[2]
     order = np.random.default_rng(1).permutation(len(ids))
     files = [
         written(tmp_path / "ids.parquet", theta, ids),
         written(tmp_path / "order.parquet", theta),
         written(tmp_path / "mixed.parquet", theta[order], [ids[i] for i in order]),
     ]
-    models = [fit(planted[0], tmp_path / str(number), init=file, **FIT) for number, file in enumerate(files)]
+    models = [fit(simulated[0], tmp_path / str(number), init=file, **FIT) for number, file in enumerate(files)]
     assert len({str(bits(model, SHARDS)) for model in models}) == 1
 
 
-def test_documents_without_proportions__begin_at_random_by_the_seed(planted, tmp_path):
-    file = written(tmp_path / "some.parquet", planted[2][:70], ids_of(planted[0])[:70])
+def test_documents_without_proportions__start_at_random_depending_on_the_seed(simulated, tmp_path):
+    file = written(tmp_path / "some.parquet", simulated[2][:70], ids_of(simulated[0])[:70])
     events = []
     models = [
-        fit(planted[0], tmp_path / str(number), init=file, seed=seed, sinks=[events.append], **FIT)
+        fit(simulated[0], tmp_path / str(number), init=file, seed=seed, sinks=[events.append], **FIT)
         for number, seed in enumerate((1, 1, 2))
     ]
     found = [str(bits(model, SHARDS)) for model in models]
@@ -105,27 +105,27 @@ def test_documents_without_proportions__begin_at_random_by_the_seed(planted, tmp
     assert any("50 of 120 documents have no proportions" in text for text in notices)
 
 
-def test_topics_more_or_fewer_than_the_fit_has__are_cut_or_left_empty(planted, tmp_path):
-    wide = np.zeros((len(planted[2]), 9))
-    wide[:, [1, 4, 8]] = planted[2]
-    options = {**FIT, "heldout": planted[1]}
-    plain = fit(planted[0], tmp_path / "plain", init=written(tmp_path / "a.parquet", planted[2]), **options)
-    unused = fit(planted[0], tmp_path / "unused", init=written(tmp_path / "b.parquet", wide), **options)
+def test_proportions_with_another_number_of_topics__are_truncated_or_leave_topics_empty(simulated, tmp_path):
+    wide = np.zeros((len(simulated[2]), 9))
+    wide[:, [1, 4, 8]] = simulated[2]
+    options = {**FIT, "heldout": simulated[1]}
+    plain = fit(simulated[0], tmp_path / "plain", init=written(tmp_path / "a.parquet", simulated[2]), **options)
+    unused = fit(simulated[0], tmp_path / "unused", init=written(tmp_path / "b.parquet", wide), **options)
     assert bits(plain, SHARDS) == bits(unused, SHARDS)
     events = []
-    path = written(tmp_path / "c.parquet", planted[2])
-    fit(planted[0], tmp_path / "cut", init=path, sinks=[events.append], **{**options, "topics": 2})
+    path = written(tmp_path / "c.parquet", simulated[2])
+    fit(simulated[0], tmp_path / "cut", init=path, sinks=[events.append], **{**options, "topics": 2})
     assert any("2 largest of 3 topics" in event["text"] for event in events if event["event"] == "notice")
-    more = fit(planted[0], tmp_path / "more", init=path, sinks=[events.append], **{**options, "topics": 5})
+    more = fit(simulated[0], tmp_path / "more", init=path, sinks=[events.append], **{**options, "topics": 5})
     assert any("3 topics; the other 2 begin empty" in event["text"] for event in events if event["event"] == "notice")
     assert more.record.iterations == 4
 
 
-def test_more_topics_than_a_family_may_begin_with__are_cut_to_the_largest(planted, tmp_path, monkeypatch):
+def test_topics_above_a_familys_limit__are_truncated_to_the_largest(simulated, tmp_path, monkeypatch):
     monkeypatch.setattr(GibbsHdpOptions, "max_start_topics", 2)
-    events, file = [], written(tmp_path / "a.parquet", planted[2])
+    events, file = [], written(tmp_path / "a.parquet", simulated[2])
     options = {"family": "gibbs-hdp", "iterations": 1, "scheduler": "serial", "sinks": [events.append]}
-    model = fit(planted[0], tmp_path / "run", init=file, **options)
+    model = fit(simulated[0], tmp_path / "run", init=file, **options)
     assert any("2 largest of 3 topics" in event["text"] for event in events if event["event"] == "notice")
     assert model.record.iterations == 1
 
@@ -133,22 +133,22 @@ def test_more_topics_than_a_family_may_begin_with__are_cut_to_the_largest(plante
 STOPPED_OPTIONS = [{}, {"family": "hdp"}, {"workers": 2, "scheduler": "local"}]
 
 
-@pytest.mark.parametrize("options", rest_long(STOPPED_OPTIONS, retained=(0, 1)), ids=str)
-def test_a_stopped_run__continues_to_the_same_bits(planted, tmp_path, options):
-    file = written(tmp_path / "theta.parquet", planted[2])
-    settings = {**FIT, "heldout": planted[1], "init": file, **options}
-    whole = fit(planted[0], tmp_path / "whole", **{**settings, "scheduler": "serial", "workers": None})
+@pytest.mark.parametrize("options", mark_rest_long(STOPPED_OPTIONS, retained=(0, 1)), ids=str)
+def test_a_stopped_run__continues_to_the_same_bits(simulated, tmp_path, options):
+    file = written(tmp_path / "theta.parquet", simulated[2])
+    settings = {**FIT, "heldout": simulated[1], "init": file, **options}
+    whole = fit(simulated[0], tmp_path / "whole", **{**settings, "scheduler": "serial", "workers": None})
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], tmp_path / "run", sinks=[stop_at(2)], **settings)
+        fit(simulated[0], tmp_path / "run", sinks=[stop_at(2)], **settings)
     Path(file).unlink()
     assert bits(resumed(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
     assert events_of(tmp_path / "run")[1:] == events_of(tmp_path / "whole")[1:]  # after the cluster's event
 
 
-def test_a_moved_file__is_named_again_and_another_one_refused(planted, tmp_path):
-    file = written(tmp_path / "theta.parquet", planted[2])
-    fit(planted[0], tmp_path / "run", init=file, **FIT)
-    moved, reversed_rows = tmp_path / "moved.parquet", written(tmp_path / "other.parquet", planted[2][::-1])
+def test_a_moved_file__may_be_named_again_but_a_changed_one_is_refused(simulated, tmp_path):
+    file = written(tmp_path / "theta.parquet", simulated[2])
+    fit(simulated[0], tmp_path / "run", init=file, **FIT)
+    moved, reversed_rows = tmp_path / "moved.parquet", written(tmp_path / "other.parquet", simulated[2][::-1])
     shutil.move(file, moved)
     with pytest.raises(MismatchError, match="is not the run's initialisation"):
         resume(tmp_path / "run", init=reversed_rows, iterations=6)
@@ -156,11 +156,11 @@ def test_a_moved_file__is_named_again_and_another_one_refused(planted, tmp_path)
     assert Run(tmp_path / "run").record()["start"]["url"].endswith("moved.parquet")
 
 
-def test_what_does_not_fit__is_refused_and_nothing_is_written(planted, tmp_path):
-    good = written(tmp_path / "good.parquet", planted[2])
-    short = written(tmp_path / "short.parquet", planted[2][:-1])
-    strange = written(tmp_path / "strange.parquet", planted[2][:2], ["x", "y"])
-    fit(planted[0], tmp_path / "warm", **FIT)
+def test_proportions_that_do_not_fit__are_refused_before_anything_is_written(simulated, tmp_path):
+    good = written(tmp_path / "good.parquet", simulated[2])
+    short = written(tmp_path / "short.parquet", simulated[2][:-1])
+    strange = written(tmp_path / "strange.parquet", simulated[2][:2], ["x", "y"])
+    fit(simulated[0], tmp_path / "warm", **FIT)
     for options, kind, text in (
         ({"init": "randon"}, OptionError, r"init: expected random.*, found 'randon'.*random"),
         ({"init": str(tmp_path / "no.parquet")}, AbsentError, "no.parquet"),
@@ -179,22 +179,22 @@ def test_what_does_not_fit__is_refused_and_nothing_is_written(planted, tmp_path)
             settings = {
                 name: value for name, value in FIT.items() if options.get("family") != "ncrp" or name != "topics"
             }
-            fit(planted[0], tmp_path / "run", **{**settings, **options})
+            fit(simulated[0], tmp_path / "run", **{**settings, **options})
         assert "\n" not in str(raised.value)
         assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_families__name_the_starts_that_they_take(family):
+def test_families__list_the_initialisations_that_they_support(family):
     assert set(load_family(family).starts) <= {FILE_START, *COMPUTED_STARTS}
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
 @pytest.mark.parametrize("family", ["lda", "gibbs-lda"])
-def test_a_computed_initialisation__does_not_depend_on_the_executor(planted, tmp_path, kind, family):
-    events, options = [], {**FIT, "family": family, "heldout": planted[1], "init": kind, "iterations": 2}
-    model = fit(planted[0], tmp_path / "serial", sinks=[events.append], **options)
-    again = fit(planted[0], tmp_path / "threads", **{**options, "scheduler": "threads", "workers": 2})
+def test_a_computed_initialisation__does_not_depend_on_the_executor(simulated, tmp_path, kind, family):
+    events, options = [], {**FIT, "family": family, "heldout": simulated[1], "init": kind, "iterations": 2}
+    model = fit(simulated[0], tmp_path / "serial", sinks=[events.append], **options)
+    again = fit(simulated[0], tmp_path / "threads", **{**options, "scheduler": "threads", "workers": 2})
     assert bits(model, SHARDS) == bits(again, SHARDS)
     notices = [event["text"] for event in events if event["event"] == "notice"]
     assert any(text.startswith(f"start {kind}: 120 documents in ") for text in notices)
@@ -218,25 +218,25 @@ def test_a_computed_initialisation__does_not_depend_on_the_executor(planted, tmp
     ],
     ids=str,
 )
-def test_fits_of_lda_and_hdp__begin_from_quick_clusters_of_two_documents_a_topic(planted, tmp_path, options, kind):
+def test_fits_of_lda_and_hdp__start_from_quick_clusters_by_default(simulated, tmp_path, options, kind):
     settings = {name: value for name, value in FIT.items() if options.get("schedule") is None or name != "iterations"}
     passes = {"passes": 1} if options.get("schedule") else {}
-    model = fit(planted[0], tmp_path / "run", **{**settings, **passes, **options})
+    model = fit(simulated[0], tmp_path / "run", **{**settings, **passes, **options})
     assert Run(tmp_path / "run").record().get("start") == (kind and {"kind": kind})
     assert model.record.iterations
 
 
 @pytest.mark.parametrize(("options", "begins"), [({}, "start"), ({"init": "random"}, "growth")], ids=str)
-def test_a_fit_large_enough_to_grow__does_so_only_if_it_begins_at_random(
-    planted, tmp_path, monkeypatch, options, begins
+def test_a_fit_large_enough_to_grow__grows_only_if_it_starts_at_random(
+    simulated, tmp_path, monkeypatch, options, begins
 ):
     monkeypatch.setattr(growth, "MIN_DOCUMENTS", 1)
     monkeypatch.setattr(growth, "MIN_TOKENS", 1)
-    fit(planted[0], tmp_path / "run", **{**FIT, "iterations": 70, **options})
+    fit(simulated[0], tmp_path / "run", **{**FIT, "iterations": 70, **options})
     assert {"start", "growth"} & Run(tmp_path / "run").record().keys() == {begins}
 
 
-def test_quick_clusters__are_of_documents_where_these_are_short_or_words_are_few():
+def test_quick_clusters__use_documents_if_these_are_short_or_have_few_words_per_topic():
     longer, documents = int(QUICK_CLUSTERS.short * 100), 100
     words = 20 * QUICK_CLUSTERS.least_words
     assert not QUICK_CLUSTERS.of_documents(longer, documents, words, 20)
@@ -245,8 +245,11 @@ def test_quick_clusters__are_of_documents_where_these_are_short_or_words_are_few
 
 
 @pytest.mark.parametrize("mixing", [False, True])
-def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_words(tmp_path, mixing):
-    """Documents of one topic each, and longer ones of several: before any sweep, they begin in their own."""
+def test_quick_clusters_of_documents_or_of_words__recover_the_true_proportions(tmp_path, mixing):
+    """Before the first sweep, the clusters' proportions are near the true ones.
+
+    The documents are short with one topic each, or longer with several topics.
+    """
     generator, topics = np.random.default_rng(2), 6
     theta = generator.dirichlet(np.full(topics, 0.3 if mixing else 1e-3), size=300)
     length = 240 if mixing else 30
@@ -265,12 +268,12 @@ def test_quick_clusters__are_of_documents_where_these_are_short_and_else_of_word
         dense[owner, part.proportions.topics] = part.proportions.shares
         found.append(dense)
     together = np.concatenate(found).T @ theta
-    # Proportions that are exact reach the sum of their squares.
+    # exact proportions would give the sum of their squares
     assert together.max(axis=0).sum() >= 0.9 * (theta**2).sum()
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
-def test_documents_of_one_topic__are_distinguished(tmp_path, kind):
+def test_documents_of_one_topic__are_separated(tmp_path, kind):
     generator = np.random.default_rng(1)
     truth = generator.integers(4, size=240)
     rows = [Counter((generator.integers(10, size=30) + 10 * topic).tolist()) for topic in truth]
@@ -283,22 +286,22 @@ def test_documents_of_one_topic__are_distinguished(tmp_path, kind):
     assert together.max(axis=0).sum() >= 0.7 * len(rows)
 
 
-def test_a_stopped_run_of_clusters__continues_to_the_same_bits(planted, tmp_path):
-    options = {**FIT, "heldout": planted[1], "init": "clusters", "init_strength": 20.0, "iterations": 6}
-    whole = fit(planted[0], tmp_path / "whole", **options)
+def test_a_stopped_run_of_clusters__continues_to_the_same_bits(simulated, tmp_path):
+    options = {**FIT, "heldout": simulated[1], "init": "clusters", "init_strength": 20.0, "iterations": 6}
+    whole = fit(simulated[0], tmp_path / "whole", **options)
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], tmp_path / "run", sinks=[stop_at(3)], **options)
+        fit(simulated[0], tmp_path / "run", sinks=[stop_at(3)], **options)
     assert bits(resumed(tmp_path / "run", scheduler="serial"), SHARDS) == bits(whole, SHARDS)
 
 
 @pytest.mark.parametrize("kind", COMPUTED_STARTS)
-def test_lost_work_of_a_start__is_done_again_with_the_same_bits(planted, kind):
+def test_lost_work_of_an_initialisation__is_repeated_with_the_same_bits(simulated, kind):
     ended = []
     for every in (0, 3):
-        problem = problem_of(planted[0], "lda", {"topics": TOPICS})
+        problem = problem_of(simulated[0], "lda", {"topics": TOPICS})
         if every:
-            problem = replace(problem, executor=Losing(problem.executor, every))
-            problem.executor.losses = 3  # of 4: it loses its work once more
+            problem = replace(problem, executor=LosingExecutor(problem.executor, every))
+            problem.executor.losses = 3  # of 4; the fit loses its work once more
         start = ComputedStart(StartSource(kind), TOPICS, problem.shards, problem.executor, problem.stream, [].append)
         history = list(Fit(replace(problem, warm=start), Limits(iterations=2), Checkpointer()))
         ended.append(history[-1][0])
@@ -308,36 +311,36 @@ def test_lost_work_of_a_start__is_done_again_with_the_same_bits(planted, kind):
 
 @pytest.mark.parametrize("family", ["lda", "hdp"])
 @pytest.mark.parametrize("options", [{}, {"topics": 140, "most_active": 2}, {"inverse_temperature": 1.0}], ids=str)
-def test_a_strong_start__stays_in_the_prior(planted, tmp_path, family, options):
-    sharp = np.eye(TOPICS)[np.arange(len(planted[2])) % TOPICS]
+def test_a_strong_initialisation__acts_as_a_prior(simulated, tmp_path, family, options):
+    sharp = np.eye(TOPICS)[np.arange(len(simulated[2])) % TOPICS]
     settings = {**FIT, "family": family, "iterations": 30, "init": written(tmp_path / "a.parquet", sharp), **options}
     tokens, argmax = [], []
     for strength in (0.0, 1e5):
-        model = fit(planted[0], tmp_path / str(strength), init_strength=strength, **settings)
+        model = fit(simulated[0], tmp_path / str(strength), init_strength=strength, **settings)
         parts = [model_proportions(model, number)["document_topic"] for number in range(SHARDS)]
         argmax.append(np.concatenate(parts).argmax(axis=1))
         tokens.append(sum(arrays_of(model.rows(block))["word_topic"].sum() for block in range(len(model.blocks))))
         assert verify(tmp_path / str(strength)).broken == []
-    occupied = np.concatenate([np.diff(reference.load().offsets) > 0 for reference in Corpus(planted[0]).references])
+    occupied = np.concatenate([np.diff(reference.load().offsets) > 0 for reference in Corpus(simulated[0]).references])
     assert (argmax[1] == sharp.argmax(axis=1))[occupied].all()
     assert not (argmax[0] == sharp.argmax(axis=1))[occupied].all()
-    # Pseudo-counts are of documents; they have no words.
+    # pseudo-counts belong to documents, not to words
     assert tokens[1] == pytest.approx(tokens[0], rel=1e-4)
 
 
-def test_tokens__are_all_there_beside_a_start_of_great_strength(planted, tmp_path):
-    sharp = np.eye(TOPICS)[np.arange(len(planted[2])) % TOPICS]
+def test_tokens__are_counted_exactly_despite_a_very_strong_initialisation(simulated, tmp_path):
+    sharp = np.eye(TOPICS)[np.arange(len(simulated[2])) % TOPICS]
     options = {**FIT, "family": "lda", "iterations": 12, "init": written(tmp_path / "a.parquet", sharp)}
-    model = fit(planted[0], tmp_path / "run", init_strength=1e9, **options)
-    for number, reference in enumerate(Corpus(planted[0]).references):
+    model = fit(simulated[0], tmp_path / "run", init_strength=1e9, **options)
+    for number, reference in enumerate(Corpus(simulated[0]).references):
         np.testing.assert_allclose(model.local_state(number).lengths(), reference.load().lengths, rtol=1e-6)
     assert verify(tmp_path / "run").broken == []
 
 
 @pytest.mark.parametrize("strength", [2.0, 6.0])
-def test_tokens_of_an_initialisation__leave_with_topics_that_a_document_drops(planted, tmp_path, strength):
-    """A document without room for pseudo-tokens has that many fewer in the record."""
-    drawn = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2]))
+def test_pseudo_counts_of_an_initialisation__are_dropped_with_inactive_topics(simulated, tmp_path, strength):
+    """Pseudo-counts of topics that a document no longer has active are dropped, and missing from the record."""
+    drawn = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(simulated[2]))
     options = {
         **FIT,
         "family": "lda",
@@ -345,13 +348,13 @@ def test_tokens_of_an_initialisation__leave_with_topics_that_a_document_drops(pl
         "most_active": 2,
         "init": written(tmp_path / "a.parquet", drawn),
     }
-    fit(planted[0], tmp_path / "run", init_strength=strength, **options)
+    fit(simulated[0], tmp_path / "run", init_strength=strength, **options)
     assert verify(tmp_path / "run").broken == []
 
 
-def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_path):
-    """The parameter of a Dirichlet distribution is learned from proportions that are drawn from it and nearly known."""
-    drawn, tokens = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(planted[2])), 1e4
+def test_learned_parameters__count_pseudo_counts_as_tokens(simulated, tmp_path):
+    """alpha is learned from pseudo-counts whose proportions were drawn from a Dirichlet distribution with alpha = 0.7."""
+    drawn, tokens = np.random.default_rng(3).dirichlet(np.full(TOPICS, 0.7), len(simulated[2])), 1e4
     options = {
         **FIT,
         "iterations": 60,
@@ -359,7 +362,7 @@ def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_p
         "learn": ["alpha"],
         "init": written(tmp_path / "a.parquet", drawn),
     }
-    model = fit(planted[0], tmp_path / "run", init_strength=tokens, **options)
+    model = fit(simulated[0], tmp_path / "run", init_strength=tokens, **options)
     alpha = model.global_state.alpha[0]
     counts = np.concatenate([model.local_state(n).loaded().counts(model.global_state.alpha) for n in range(SHARDS)])
     tables = (alpha * (digamma(alpha + counts) - digamma(alpha))).sum() / TOPICS
@@ -368,17 +371,18 @@ def test_learned_parameters__take_the_tokens_of_a_start_as_tokens(planted, tmp_p
     assert alpha == pytest.approx(0.7, rel=0.25)
 
 
-def test_estimates__count_the_start(planted):
+def test_estimates__count_the_initialisation(simulated):
     options = {"family": "lda", "topics": TOPICS, "scheduler": "threads"}
     memory = {
-        start: estimate(planted[0], init=start, **options).memory["the start"] for start in ("random", *COMPUTED_STARTS)
+        start: estimate(simulated[0], init=start, **options).memory["the start"]
+        for start in ("random", *COMPUTED_STARTS)
     }
     assert memory["random"] == 0.0
     with pytest.raises(OptionError, match="starts only at random"):
-        estimate(planted[0], family="ncrp", init="clusters")
+        estimate(simulated[0], family="ncrp", init="clusters")
 
 
-def test_a_strength__is_refused_where_no_prior_can_have_it(planted, tmp_path):
+def test_a_strength__is_refused_if_the_prior_cannot_include_it(simulated, tmp_path):
     for options, text in (
         ({}, "init_strength: needs `init`: random proportions are not a prior"),
         ({"init": "clusters", "responsibilities": "dense"}, "init_strength: 'lda' with these options"),
@@ -386,10 +390,10 @@ def test_a_strength__is_refused_where_no_prior_can_have_it(planted, tmp_path):
         ({"init": "tree", "init_strength": -1.0}, "init_strength: "),
     ):
         with pytest.raises(OptionError, match=text):
-            fit(planted[0], tmp_path / "run", **{**FIT, "init_strength": 5.0, **options})
+            fit(simulated[0], tmp_path / "run", **{**FIT, "init_strength": 5.0, **options})
 
 
-def test_one_word_and_empty_documents__begin_too(tmp_path):
+def test_single_words_and_empty_documents__are_supported(tmp_path):
     corpus = write_corpus(tmp_path / "one", [{}, {0: 2}, {}], 1)
     file = written(tmp_path / "theta.parquet", [[0.5, 0.5]] * 3)
     for family in ("lda", "hdp", "gibbs-lda", "vb-lda"):
@@ -400,7 +404,7 @@ def test_one_word_and_empty_documents__begin_too(tmp_path):
 
 
 class WeighingExecutor(SerialExecutor):
-    """Counts the bytes of arrays that travel with the tasks, by the first argument of each."""
+    """Counts the bytes of arrays that travel with the tasks, by the tasks' first argument."""
 
     def __init__(self):
         self.sent = Counter()
@@ -419,8 +423,8 @@ def _array_bytes(arg):
 
 
 @pytest.mark.parametrize("kind", ["quick-clusters", "clusters", "documents", "tree"])
-def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_shard(tmp_path, kind):
-    """A worker holds its tasks with their arguments, so copies would add up over the shards."""
+def test_arrays_of_a_computed_initialisation__are_sent_once_and_not_with_each_shards_task(tmp_path, kind):
+    """A worker keeps the arguments of its tasks, so copies would add up over the shards."""
     generator = np.random.default_rng(1)
     rows = [Counter(generator.integers(200, size=40).tolist()) for _ in range(120)]
     sent = {}
@@ -434,11 +438,11 @@ def test_arrays_of_a_computed_start__travel_once_and_not_with_the_task_of_each_s
     (alone, sends), (together, shards) = sent.values()
     assert sends == 1
     assert shards > 8
-    # Sums of a few numbers for each shard, and no copies of words, directions or mixtures.
+    # a few numbers per shard, but no copies of words, directions or mixtures
     assert together < 2 * alone + 1000 * shards
 
 
-def test_a_computed_start__is_computed_again_for_a_shard_that_begins_anew(tmp_path):
+def test_a_computed_initialisation__is_computed_again_for_a_shard_that_was_lost(tmp_path):
     rows = [{n % 30: 2, (n + 1) % 30: 1} for n in range(60)]
     problem = problem_of(write_corpus(tmp_path / "c", rows, 30, shard_tokens=60), "lda", {"topics": 3})
     start = ComputedStart(StartSource("clusters"), 3, problem.shards, problem.executor, problem.stream, [].append)

@@ -1,4 +1,4 @@
-"""Fits that continue from the local states of another run, for all of its shards that still exist."""
+"""Fits that continue from the local states of another run, for all shards that still exist unchanged."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from collapsium.storage.errors import AbsentError, MismatchError
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.runs.checkpoint import Checkpoints
 from collapsium.storage.runs.run import Run
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.counting import recount, word_counts
 from tests.fits import arrays_of, bits, problem_of, resumed, scores_of
 from tests.strategies import documents_of
@@ -37,7 +37,7 @@ PAIR = {"token": "token_topic", "active": "pair_shares", "dense": "pair_topic"}
 
 
 def write_shards(path, shards, words):
-    """A corpus of the documents of each shard."""
+    """Write a corpus with the given documents in each shard."""
     with created(Folder(str(path))) as folder:
         writer, first = CorpusWriter(folder, words), 0
         for rows in shards:
@@ -48,16 +48,16 @@ def write_shards(path, shards, words):
 
 
 def halves(rows, part):
-    """About half of each document's tokens."""
+    """Return about half of each document's tokens."""
     found = [{word: (count + part) // 2 for word, count in row.items()} for row in rows]
     return [{word: count for word, count in row.items() if count} for row in found]
 
 
 @pytest.fixture(scope="module")
 def days(tmp_path_factory):
-    """Training and held-out corpora of two days: the second has one shard more, a third one words too."""
+    """Training and held-out corpora of two days; the second has one shard more, and in `grown` also new words."""
     place = tmp_path_factory.mktemp("days")
-    rows = planted_rows(5, documents=200, words=WORDS, topics=3, tokens=60)
+    rows = simulated_rows(5, documents=200, words=WORDS, topics=3, tokens=60)
     cut = [rows[:50], rows[50:100], rows[100:150], rows[150:]]
     grown = [*cut[:3], [{**row, WORDS + n % MORE: 2} for n, row in enumerate(cut[3])]]
     found = {}
@@ -69,8 +69,8 @@ def days(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def firsts(days, tmp_path_factory):
-    """A run of the first day by each family."""
+def first_runs(days, tmp_path_factory):
+    """A run on the first day's corpus for each family."""
     place = tmp_path_factory.mktemp("firsts")
     for name, options in {**FAMILIES, **ALSO}.items():
         family = name if name in ALSO or name.startswith("gibbs") else name.split("-")[0]
@@ -82,8 +82,8 @@ def family_of(name):
     return name if name.startswith(("gibbs", "vb")) else name.split("-")[0]
 
 
-def begun(corpus, source, name, options=None):
-    """The state before the first sweep, with its problem."""
+def warm_started(corpus, source, name, options=None):
+    """Return the problem, the state before the first sweep, and the references to the source of a warm start."""
     family = family_of(name)
     options = {**FAMILIES, **ALSO}[name] if options is None else options
     problem = problem_of(corpus, family, options)
@@ -99,9 +99,9 @@ def kept_array(local):
 
 
 @pytest.mark.parametrize(("name", "day"), list(zip(FAMILIES, ["two", "grown"] * 3, strict=True)))
-def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, day):
-    problem, state, known = begun(days[day][0], firsts / name, name)
-    checkpoint = Run(firsts / name).checkpoints.at(ITERATIONS)
+def test_unchanged_shards__keep_their_local_states(days, first_runs, name, day):
+    problem, state, known = warm_started(days[day][0], first_runs / name, name)
+    checkpoint = Run(first_runs / name).checkpoints.at(ITERATIONS)
     parts = checkpoint.record().parts
     assert [reference.saved is not None for reference in known] == [True, True, True, False]
     for number in range(3):
@@ -120,13 +120,13 @@ def test_shards_that_are_unchanged__keep_their_local_states(days, firsts, name, 
     ("name", "day"),
     [("lda", "grown"), ("hdp", "two"), ("vb-lda", "grown"), ("gibbs-lda", "two"), ("gibbs-hdp", "grown")],
 )
-def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, firsts, tmp_path, name, day):
+def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, first_runs, tmp_path, name, day):
     train, heldout = days[day]
     options, sampler = {**FAMILIES, **ALSO}[name], name.startswith("gibbs")
     settings = {"family": family_of(name), "heldout": heldout, "iterations": ITERATIONS, **options}
     fit(train, tmp_path / "cold", **settings)
     cold = scores_of(tmp_path / "cold")
-    fit(train, tmp_path / "warm", warm=firsts / name, **{**settings, "iterations": 12})
+    fit(train, tmp_path / "warm", warm=first_runs / name, **{**settings, "iterations": 12})
     warm = scores_of(tmp_path / "warm")
     assert warm[-1] > cold[-1] - (0.15 if sampler else 0.05)
     assert warm[-1] > cold[0]
@@ -134,16 +134,16 @@ def test_the_second_day__needs_fewer_than_half_of_the_iterations(days, firsts, t
 
 
 @pytest.mark.parametrize("name", ["lda", "hdp", "gibbs-lda", "vb-lda"])
-def test_learned_hyperparameters__continue_from_their_values(days, firsts, name):
-    known = arrays_of(Model(firsts / name).global_state)["alpha"]
-    _, state, _ = begun(days["two"][0], firsts / name, name)
+def test_learned_hyperparameters__continue_from_their_values(days, first_runs, name):
+    known = arrays_of(Model(first_runs / name).global_state)["alpha"]
+    _, state, _ = warm_started(days["two"][0], first_runs / name, name)
     np.testing.assert_array_equal(arrays_of(state.global_state)["alpha"], known)
     fixed = {**{**FAMILIES, **ALSO}[name], "learn": ()}
-    _, state, _ = begun(days["two"][0], firsts / name, name, fixed)
+    _, state, _ = warm_started(days["two"][0], first_runs / name, name, fixed)
     assert not np.array_equal(arrays_of(state.global_state)["alpha"], known)
 
 
-def test_other_options_or_families__begin_from_proportions_alone(days, firsts):
+def test_sources_with_other_options_or_families__only_give_proportions(days, first_runs):
     for name, source, options in (
         ("lda", "lda", {"topics": 5}),
         ("lda", "lda-dense", {"topics": 4}),
@@ -152,36 +152,36 @@ def test_other_options_or_families__begin_from_proportions_alone(days, firsts):
         ("vb-lda", "vb-lda", {"topics": 7}),
         ("hdp", "hdp", {"topics": 6, "split_merge_moves": True, "beta": 3.0}),
     ):
-        problem, state, known = begun(days["two"][0], firsts / source, name, options)
+        problem, state, known = warm_started(days["two"][0], first_runs / source, name, options)
         assert all(reference.saved is None and reference.columns == 0 for reference in known)
         assert len(state.swept) == len(problem.shards) == 4
 
 
-def test_a_run_whose_checkpoints_are_missing__is_begun_from_its_model(days, firsts, tmp_path):
-    source = shutil.copytree(firsts / "lda", tmp_path / "source")
+def test_a_source_whose_checkpoints_are_missing__gives_its_model(days, first_runs, tmp_path):
+    source = shutil.copytree(first_runs / "lda", tmp_path / "source")
     named = WarmSource.of(source)
-    assert named.local_states == WarmSource.of(firsts / "lda").local_states
+    assert named.local_states == WarmSource.of(first_runs / "lda").local_states
     Checkpoints(Folder(str(source / "checkpoints"))).at(ITERATIONS).folder.remove()
     assert WarmSource.of(source).local_states == ""
-    _, _, known = begun(days["two"][0], source, "lda")
+    _, _, known = warm_started(days["two"][0], source, "lda")
     assert all(reference.saved is None and reference.columns == 4 for reference in known)
     with pytest.raises(AbsentError, match="the local states that the run begins from are gone"):
         warm_start(named, Corpus(days["two"][0]), 4)
 
 
-def test_a_vocabulary__may_grow_at_its_end_alone(days, firsts, tmp_path):
+def test_a_vocabulary__may_only_grow_at_its_end(days, first_runs, tmp_path):
     corpus = Corpus(days["grown"][0])
     assert corpus.begins_with(Corpus(days["one"][0]).manifest.vocabulary)
     assert not Corpus(days["one"][0]).begins_with(corpus.manifest.vocabulary)
     with pytest.raises(MismatchError, match="its vocabulary"):
-        warm_start(WarmSource.of(firsts / "lda"), Corpus(write_shards(tmp_path / "few", [[{0: 3}]], WORDS - 1)), 4)
+        warm_start(WarmSource.of(first_runs / "lda"), Corpus(write_shards(tmp_path / "few", [[{0: 3}]], WORDS - 1)), 4)
 
 
-def test_a_stopped_fit__continues_to_the_same_bits(days, firsts, tmp_path):
-    options = {"family": "hdp", "iterations": 4, "warm": firsts / "hdp", **FAMILIES["hdp"]}
+def test_a_stopped_fit__continues_to_the_same_bits(days, first_runs, tmp_path):
+    options = {"family": "hdp", "iterations": 4, "warm": first_runs / "hdp", **FAMILIES["hdp"]}
     whole = fit(days["two"][0], tmp_path / "whole", **options)
     record = json.loads((tmp_path / "whole/run.json").read_text())
-    assert record["warm"]["local_states"] == WarmSource.of(firsts / "hdp").local_states
+    assert record["warm"]["local_states"] == WarmSource.of(first_runs / "hdp").local_states
 
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == 2:
@@ -192,7 +192,7 @@ def test_a_stopped_fit__continues_to_the_same_bits(days, firsts, tmp_path):
     assert bits(resumed(tmp_path / "run"), 4) == bits(whole, 4)
 
 
-def test_families_that_carry__name_what_they_take():
+def test_families_that_continue_from_local_states__have_a_function_carry():
     for family in ("lda", "hdp", "vb-lda", "gibbs-lda", "gibbs-hdp"):
         assert callable(load_family(family).carry)
     for family in ("ncrp", "gibbs-ncrp", "hca"):

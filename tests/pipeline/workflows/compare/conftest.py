@@ -11,14 +11,14 @@ TIMES = ("seconds", "cell_seconds")
 
 @pytest.fixture(scope="package")
 def compared(small, tmp_path_factory):
-    """Two families, two numbers of topics, two restarts; samples of the sampler."""
+    """A comparison of two families with two numbers of topics, two restarts, and samples of the sampler."""
     out = tmp_path_factory.mktemp("compared") / "out"
     return compare(small[0], out, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
 
 
 @pytest.fixture(autouse=True)
-def undrawn(monkeypatch):
-    """Plots take longer than the fits here; only the comparisons that are made once for all tests draw them."""
+def without_plots(monkeypatch):
+    """Skip plots, which take longer than the fits here, except for comparisons that all tests share."""
     monkeypatch.setattr("collapsium.pipeline.workflows.compare.can_draw", lambda: False)
 
 
@@ -27,7 +27,7 @@ def without_times(rows):
 
 
 def stopping(cell, iteration):
-    """A sink that stops a comparison in the middle of a cell."""
+    """Return a sink that stops a comparison during a cell."""
 
     def sink(event):
         if (event.get("cell"), event["event"], event.get("iteration")) == (cell, "iteration", iteration):

@@ -1,4 +1,4 @@
-"""Comparisons: what is measured of their cells, what their files hold, and what the command prints."""
+"""Comparisons: the measurements of cells, the contents of the files, and the output of the command."""
 
 import json
 import math
@@ -15,10 +15,10 @@ from collapsium.pipeline.cli.main import main
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run
 
-pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
+pytestmark = pytest.mark.xdist_group("comparing")  # compared models are fitted once
 
 
-def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
+def test_the_table__agrees_with_evaluate_and_the_events(small, compared):
     assert [row["cell"] for row in compared.rows] == ["lda-2", "lda-3", "gibbs-lda-2", "gibbs-lda-3"]
     for row in compared.rows:
         place = Path(compared.folder) / "runs" / row["cell"]
@@ -52,14 +52,14 @@ def test_the_table__has_what_evaluate_and_the_events_say(small, compared):
 
 
 @pytest.mark.long
-def test_fits__match_fit(small, compared, tmp_path):
+def test_the_fits_of_cells__equal_fit(small, compared, tmp_path):
     options = {"topics": 3, "beta": 3.0, "iterations": 4, "seed": member_seed(3, 1)}
     fit(small[0], tmp_path / "one", family="lda", heldout=small[1], **options)
     last = Run(tmp_path / "one").events()[-2]
     assert compared.rows[1]["scores"][1] == last["score"]
 
 
-def test_files__hold_the_same_rows(compared):
+def test_files_of_all_formats__have_the_same_rows(compared):
     place = Path(compared.folder)
     kept = pq.read_table(place / "table.parquet").to_pylist()
     assert kept == [{name: row[name] for name in kept[0]} for row in compared.rows]
@@ -78,7 +78,7 @@ def test_files__hold_the_same_rows(compared):
     assert not (place / "lock").exists()
 
 
-def test_a_corpus__is_split_where_no_tokens_are_given(small, tmp_path):
+def test_a_corpus__is_split_if_no_held_out_tokens_are_given(small, tmp_path):
     found = compare(small[0], tmp_path / "out", fraction=0.2, families=("lda",), topics=(2,), restarts=1, iterations=2)
     parts = [json.loads((tmp_path / "out" / name / "manifest.json").read_text()) for name in ("train", "heldout")]
     whole = json.loads((Path(small[0]) / "manifest.json").read_text())
@@ -88,14 +88,14 @@ def test_a_corpus__is_split_where_no_tokens_are_given(small, tmp_path):
     assert found.rows[0]["ensemble_score"] == pytest.approx(found.rows[0]["score"], rel=1e-6)
 
 
-def test_families_that_find_their_topics__are_reported_with_them(small, tmp_path):
+def test_families_that_find_their_topics__are_reported_with_the_number_found(small, tmp_path):
     options = {"families": ("gibbs-hdp",), "init_topics": (1, 6), "restarts": 1, "iterations": 5}
     found = compare(small[0], tmp_path / "out", heldout=small[1], **options)
     assert [(row["start"], row["topics"]) for row in found.rows] == [("from 1 topic", None), ("from 6 topics", None)]
     assert all(1 <= row["topics_99"] <= 20 for row in found.rows)
 
 
-def test_the_texts__say_what_was_compared(small, compared):
+def test_texts__describe_the_comparison(small, compared):
     text = (Path(compared.folder) / "table.md").read_text()
     assert f"Corpus: {small[0]}, 60 documents, 30 words; fitted to" in text
     assert f"tokens of {small[1]}. Seed 3." in text

@@ -17,16 +17,16 @@ from collapsium.pipeline.workflows.compare_options import (
 from collapsium.storage.errors import OptionError
 
 
-def asked(families, **options):
-    """Options of a comparison of families."""
+def comparison_options(families, **options):
+    """Return the options of a comparison of families."""
     return CompareOptions(families=families, **options)
 
 
-# The requested grid ----------------------------------------------------------------------------------------------------
+# The grid --------------------------------------------------------------------------------------------------------------
 
 
-def test_cells__span_families_by_topics_or_by_what_they_start_from():
-    options = asked(("lda", "gibbs-hdp"), topics=(2, 5), init_topics=(1, 4))
+def test_cells__combine_families_with_topics_or_initial_topics():
+    options = comparison_options(("lda", "gibbs-hdp"), topics=(2, 5), init_topics=(1, 4))
     cells = cells_of(options, 1)
     assert [(cell.name, cell.topics, cell.options) for cell in cells] == [
         ("lda-2", 2, {"topics": 2}),
@@ -37,8 +37,10 @@ def test_cells__span_families_by_topics_or_by_what_they_start_from():
     assert [cell.start for cell in cells] == ["random", "random", "from 1 topic", "from 4 topics"]
 
 
-def test_cells__keep_samples_of_samplers_alone():
-    options = asked(("lda", "gibbs-lda"), topics=(2,), samples=3, sample_every=2, settings={"lda": {"iterations": 9}})
+def test_cells__have_samples_for_samplers_only():
+    options = comparison_options(
+        ("lda", "gibbs-lda"), topics=(2,), samples=3, sample_every=2, settings={"lda": {"iterations": 9}}
+    )
     variational, sampler = cells_of(options, 1)
     assert variational.limits == {"iterations": 9}
     assert sampler.limits == {"iterations": 200, "samples": 3, "sample_every": 2}
@@ -47,23 +49,23 @@ def test_cells__keep_samples_of_samplers_alone():
     ] == [False] * 3 + [True] * 3
 
 
-def test_what_varies__makes_a_cell_for_each_value():
+def test_each_value_of_a_varied_option__makes_a_cell():
     vary = parse_settings(["eta=0.1,0.5", "hdsp.scaling=labels,linear", "lda.alpha=0.1/K"], "--vary")
     assert vary == {"*": {"eta": [0.1, 0.5]}, "hdsp": {"scaling": ["labels", "linear"]}, "lda": {"alpha": ["0.1/K"]}}
-    cells = cells_of(asked(("hdsp", "lda", "labeled-lda"), topics=(4,), vary=vary), 1)
+    cells = cells_of(comparison_options(("hdsp", "lda", "labeled-lda"), topics=(4,), vary=vary), 1)
     names = [f"hdsp-4-eta-{eta}-scaling-{scaling}" for eta in (0.1, 0.5) for scaling in ("labels", "linear")]
     assert [cell.name for cell in cells] == [*names, "lda-4-alpha-0.1_K", "labeled-lda-eta-0.1", "labeled-lda-eta-0.5"]
     assert cells[1].options == {"topics": 4, "eta": 0.1, "scaling": "linear"}
     assert cells[4].options == {"topics": 4, "alpha": 0.025}
     assert [cell.start for cell in cells[3:5]] == ["eta = 0.5, scaling = linear", "alpha = 0.1/K"]
-    begun = cells_of(asked(("gibbs-hdp",), init_topics=(2,), vary={"*": {"beta": [1.0]}}), 1)
+    begun = cells_of(comparison_options(("gibbs-hdp",), init_topics=(2,), vary={"*": {"beta": [1.0]}}), 1)
     assert [(cell.name, cell.start) for cell in begun] == [("gibbs-hdp-from-2-beta-1.0", "from 2 topics, beta = 1.0")]
 
 
-def test_lists_that_vary__are_values():
+def test_lists_of_values__are_parsed():
     vary = parse_settings(['labels=["kind","place"],["kind"]', 'hdsp.learn=[],["gamma"]'], "--vary")
     assert vary == {"*": {"labels": [["kind", "place"], ["kind"]]}, "hdsp": {"learn": [[], ["gamma"]]}}
-    cells = cells_of(asked(("labeled-lda",), vary={"*": vary["*"]}), 1)
+    cells = cells_of(comparison_options(("labeled-lda",), vary={"*": vary["*"]}), 1)
     assert [cell.name for cell in cells] == ["labeled-lda-labels-kind+place", "labeled-lda-labels-kind"]
     assert [cell.start for cell in cells] == ["labels = kind+place", "labels = kind"]
 
@@ -84,15 +86,18 @@ def test_lists_that_vary__are_values():
         ("scaling=a/b,a?b", "--vary"),
     ],
 )
-def test_wrong_values__are_refused(vary, message):
+def test_invalid_values__are_refused(vary, message):
     with pytest.raises(OptionError) as caught:
         cells_of(
-            asked(("hdsp",), topics=(4,), settings={"hdsp": {"alpha": 0.1}}, vary=parse_settings([vary], "--vary")), 1
+            comparison_options(
+                ("hdsp",), topics=(4,), settings={"hdsp": {"alpha": 0.1}}, vary=parse_settings([vary], "--vary")
+            ),
+            1,
         )
     assert message in str(caught.value)
 
 
-def test_settings__are_read_by_family_and_option():
+def test_settings__are_parsed_by_family_and_option():
     texts = ["lda.alpha=0.1/K", "vb-lda.document-sweeps=3", "hdp.order=2", 'lda.learn=["beta"]']
     found = parse_settings(texts)
     assert found == {
@@ -100,13 +105,13 @@ def test_settings__are_read_by_family_and_option():
         "vb-lda": {"document_sweeps": 3},
         "hdp": {"order": 2},
     }
-    cells = cells_of(asked(("lda", "vb-lda", "hdp"), topics=(4,), settings=found), 1)
+    cells = cells_of(comparison_options(("lda", "vb-lda", "hdp"), topics=(4,), settings=found), 1)
     assert cells[0].options == {"topics": 4, "alpha": 0.025, "learn": ["beta"]}
     assert cells[1].options == {"topics": 4, "document_sweeps": 3}
 
 
 @given(st.floats(1e-6, 1e6), st.integers(1, 5000))
-def test_a_number_over_k__is_divided_by_the_topics(number, count):
+def test_a_value_over_k__is_divided_by_the_number_of_topics(number, count):
     assert number_of(f"{number!r}/K", count, "lda.alpha") == number / count
     assert number_of(f" {number!r} / K ", count, "lda.alpha") == number / count
 
@@ -114,10 +119,10 @@ def test_a_number_over_k__is_divided_by_the_topics(number, count):
 @pytest.mark.parametrize(
     "text", ["K", "1/k", "1/K/K", "-1/K", "1/2", "__import__('os')/K", "K/2", "inf/K", "1/K;2", ""]
 )
-def test_other_texts__are_evaluated_never(text):
+def test_other_expressions__are_never_evaluated(text):
     assert number_of(text, 4, "lda.alpha") is text
     with pytest.raises(OptionError, match=r"^--set lda.alpha: expected"):
-        cells_of(asked(("lda",), topics=(4,), settings={"lda": {"alpha": text}}), 1)
+        cells_of(comparison_options(("lda",), topics=(4,), settings={"lda": {"alpha": text}}), 1)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +173,7 @@ def test_other_texts__are_evaluated_never(text):
     ],
     ids=str,
 )
-def test_options__are_refused_before_anything_is_made(small, tmp_path, options, message):
+def test_invalid_options__are_refused_before_anything_is_written(small, tmp_path, options, message):
     with pytest.raises(OptionError, match=re.escape(message)):
         compare(small[0], tmp_path / "out", **{"families": ("lda",), "topics": (2,), "iterations": 2, **options})
     assert not (tmp_path / "out").exists()

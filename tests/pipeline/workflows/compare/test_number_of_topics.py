@@ -1,4 +1,4 @@
-"""Comparisons over topics: the recommendation, its frame and picture, texts in place of a corpus, and samples."""
+"""Comparisons over numbers of topics: the recommendation, its frame and plot, texts as input, and samples."""
 
 from pathlib import Path
 
@@ -40,26 +40,26 @@ def row(topics, gain=None, found_again=1.0, **further):
         ([row(10), row(20, 0.05, gain_error=0.03)], 10, "no more than two standard errors"),
     ],
 )
-def test_recommendation__is_the_last_number_that_gains_much_and_is_stable(rows, topics, reason):
+def test_recommendation__is_the_largest_number_with_a_substantial_gain_and_stable_topics(rows, topics, reason):
     choice = recommended(rows)
     assert (choice.topics, choice.reference) == (topics, "")
     assert reason in str(choice)
 
 
-def test_reference__is_what_hdp_finds_or_that_it_finds_nothing():
+def test_the_note__gives_the_number_that_hdp_finds_or_that_it_finds_none():
     hdp = {"family": "hdp", "cell": "hdp-20", "topics": 20, "topics_99": 11.0}
     assert recommended([row(10), row(20, 0.0), {**hdp, "remark": None}]).reference.endswith("finds 11.")
     assert recommended([row(10), row(20, 0.0), {**hdp, "remark": "none was found"}]).reference == "hdp: none was found."
 
 
-def test_errors__match_a_mean_over_documents_of_one_length():
+def test_errors__equal_those_of_a_mean_over_documents_of_equal_length():
     logs = np.random.default_rng(1).normal(-8, 1, 400) * 5
     score, error = mean_per_token(logs, np.full(400, 5.0))
     assert score == pytest.approx(logs.mean() / 5)
     assert error == pytest.approx((logs / 5).std() / 20)
 
 
-def test_texts__give_a_recommendation_a_frame_and_a_picture_and_leave_no_files():
+def test_texts__give_a_recommendation_a_frame_and_a_plot_and_leave_no_files():
     compared = compare(texts(60), **QUICK)
     frame = compared.frame()
     assert list(frame.index) == [2, 4]
@@ -76,7 +76,7 @@ def test_texts__give_a_recommendation_a_frame_and_a_picture_and_leave_no_files()
     assert not folder.exists()
 
 
-def test_comparison_over_topics__continues_with_the_same_results(tmp_path):
+def test_a_resumed_comparison__has_the_same_results(tmp_path):
     simulate(tmp_path / "corpus", family="lda", topics=3, documents=40, words=30, tokens=30)
     first = compare(tmp_path / "corpus", tmp_path / "out", sample_documents=20, **QUICK)
     again = compare(tmp_path / "corpus", tmp_path / "out", sample_documents=20, **QUICK)
@@ -94,7 +94,7 @@ def test_the_command__prints_the_recommendation_below_the_table(tmp_path, capsys
     assert below.strip().startswith("recommended: ")
 
 
-def test_numbers_of_topics__are_compared_where_no_families_are_named():
+def test_a_comparison_without_families__compares_numbers_of_topics():
     assert (CompareOptions(topics=(2,)).over, CompareOptions(topics=(2,)).families) == ("topics", ("lda",))
     assert CompareOptions(topics=(2,), families=("hdp",)).over == CompareOptions().over == "families"
 
@@ -106,7 +106,7 @@ def test_numbers_of_topics__are_compared_where_no_families_are_named():
         ({"topics": (2,), "preset": "cluster"}, "did you mean 'clusters'"),
     ],
 )
-def test_options_that_do_not_go_together__are_refused(tmp_path, options, message):
+def test_conflicting_options__are_refused(tmp_path, options, message):
     simulate(tmp_path / "corpus", family="lda", topics=2, documents=5, words=10, tokens=9)
     with pytest.raises(OptionError, match=message):
         compare(tmp_path / "corpus", tmp_path / "out", **options)

@@ -8,7 +8,7 @@ import pytest
 from collapsium.pipeline import compare
 from tests.pipeline.workflows.compare.conftest import GRID, WITH_BETA
 
-pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
+pytestmark = pytest.mark.xdist_group("comparing")  # compared models are fitted once
 
 
 def test_plots__are_made_if_matplotlib_is_installed(compared):

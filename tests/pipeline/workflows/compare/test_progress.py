@@ -6,7 +6,7 @@ from collapsium.pipeline.monitoring.console import LogLines
 from collapsium.pipeline.workflows.compare import GridView, duration_text
 
 
-def test_the_view__counts_cells_and_says_what_is_left(monkeypatch):
+def test_the_view__counts_cells_and_shows_the_remaining_time(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("collapsium.pipeline.workflows.compare.time.monotonic", lambda: clock[0])
     stream = io.StringIO()
@@ -19,7 +19,7 @@ def test_the_view__counts_cells_and_says_what_is_left(monkeypatch):
             view({"event": "iteration", "iteration": iteration, "member": member, "cell": "lda-40"})
     view({"event": "cell_done", "cell": "lda-40", "work": 100.0, "elapsed": 50.0, "score": -7.25, "score_error": 0.01})
     view({"event": "compared", "rows": 3, "plots": 0})
-    lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]  # behind the time
+    lines = [line.partition(" ")[2] for line in stream.getvalue().splitlines()]  # after the time of the line
     assert lines[:2] == ["3 cells, 1 done before", "lda-40 (2 of 3): 2 fits of 10 iterations"]
     assert lines[-2] == "lda-40 (2 of 3): 9 of 20 iterations; 44% of all, about 4 min left"
     assert lines[-1] == "lda-40: 50 s  score -7.2500 ± 0.0100  (2 of 3 done, about 50 s left)"

@@ -1,4 +1,4 @@
-"""Comparisons that are stopped and continued, begun with other options or corpora, damaged and checked."""
+"""Comparisons that are stopped and continued, run with other options or corpora, damaged, and verified."""
 
 import re
 import shutil
@@ -20,10 +20,10 @@ from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import dump
 from collapsium.storage.io.run_lock import RunLock
 from collapsium.storage.runs.comparison import CELL_KIND, KIND, record_of, row_of
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.pipeline.workflows.compare.conftest import GRID, WITH_BETA, stopping, without_times
 
-pytestmark = pytest.mark.xdist_group("comparing")  # what it compares is fitted once
+pytestmark = pytest.mark.xdist_group("comparing")  # compared models are fitted once
 
 
 @pytest.mark.long
@@ -83,13 +83,13 @@ def test_other_corpora_and_folders__are_refused(small, compared, tmp_path):
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(OccupiedError, match="is not a comparison"):
         compare(small[0], tmp_path / "mine", heldout=small[1], **options)
-    unrelated = write_corpus(tmp_path / "other", planted_rows(5, documents=7), 30)
+    unrelated = write_corpus(tmp_path / "other", simulated_rows(5, documents=7), 30)
     with pytest.raises(MismatchError, match="expected the 60 documents"):
         compare(small[0], tmp_path / "out", heldout=unrelated, **options)
     assert not (tmp_path / "out").exists()
 
 
-def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, tmp_path):
+def test_damaged_records__are_named_and_not_overwritten(small, compared, tmp_path):
     options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     for name in ("compare.json", "cells/lda-3.json"):
         shutil.copytree(compared.folder, tmp_path / "out")
@@ -103,7 +103,7 @@ def test_damaged_records__are_named_and_nothing_is_overwritten(small, compared, 
 
 
 @pytest.mark.long
-def test_a_comparison__is_reported_and_checked_with_all_its_runs(small, compared, tmp_path):
+def test_a_comparison__is_summarised_and_verified_with_all_its_runs(small, compared, tmp_path):
     found = info(compared.folder)
     assert found["kind"] == "comparison"
     assert found["families"] == ["lda", "gibbs-lda"]
@@ -123,7 +123,7 @@ def test_a_comparison__is_reported_and_checked_with_all_its_runs(small, compared
     ]
 
 
-def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
+def test_verify__includes_the_corpora_that_a_comparison_has_split(small, tmp_path):
     options = {"families": ("lda",), "topics": (2,), "restarts": 1, "iterations": 2}
     out = compare(small[0], tmp_path / "out", **options).folder
     whole = verify(out)
@@ -149,14 +149,14 @@ def test_a_comparison__checks_what_it_has_split_off(small, tmp_path):
     ],
     ids=str,
 )
-def test_where_nothing_can_be_fitted__nothing_is_left(small, tmp_path, monkeypatch, where, message):
+def test_a_comparison_without_possible_fits__leaves_nothing(small, tmp_path, monkeypatch, where, message):
     monkeypatch.setitem(dask_cluster.SETTINGS, "distributed.comm.timeouts.connect", "1s")
     with pytest.raises(CollapsiumError, match=re.escape(message)):
         compare(small[0], tmp_path / "out", families=("lda",), topics=(2,), restarts=1, iterations=2, **where)
     assert not (tmp_path / "out").exists()
 
 
-def test_the_corpus_itself__is_no_held_out_part(small, tmp_path):
+def test_the_training_corpus__is_refused_as_held_out_part(small, tmp_path):
     with pytest.raises(MismatchError, match="is the training corpus"):
         compare(small[0], tmp_path / "out", heldout=small[0], families=("lda",))
     with pytest.raises(MismatchError, match="is the training corpus"):
@@ -164,7 +164,7 @@ def test_the_corpus_itself__is_no_held_out_part(small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_split_that_holds_nothing_out__leaves_nothing(tmp_path):
+def test_a_split_without_held_out_tokens__leaves_nothing(tmp_path):
     corpus = write_corpus(tmp_path / "few", [{0: 1}, {1: 1}], 3)
     with pytest.raises(InputError):
         compare(corpus, tmp_path / "out", families=("lda",), topics=(2,), fraction=1e-9)
@@ -176,7 +176,7 @@ def test_two_processes__cannot_work_on_one_comparison(small, compared):
         compare(small[0], compared.folder, heldout=small[1], samples=2, sample_every=1, settings=WITH_BETA, **GRID)
 
 
-def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
+def test_folders_of_older_formats__are_refused_with_advice(tmp_path):
     folder = Folder(str(tmp_path))
     folder.write("compare.json", dump({"format": KIND, "version": 2}))
     folder.write("cells/lda-3.json", dump({"format": CELL_KIND, "version": 2, "row": {}}))
@@ -190,8 +190,8 @@ def test_folders_of_older_formats__are_refused_with_what_to_do(tmp_path):
         row_of(folder, "lda-3")
 
 
-def test_a_comparison_of_version_0_1__continues(small, compared, tmp_path):
-    """A comparison of 0.1 has options that no longer exist in its record, and rows of other libraries in its folder."""
+def test_a_comparison_of_release_0_1__can_be_continued(small, compared, tmp_path):
+    """Its record has options that no longer exist, and its folder has rows of other libraries."""
     options = {"heldout": small[1], "samples": 2, "sample_every": 1, "settings": WITH_BETA, **GRID}
     out = Folder(shutil.copytree(compared.folder, tmp_path / "out"))
     former = {"peers": ["gensim"], "labels": [], "without": [], "classifiers": [], "lda_topics": [200]}

@@ -1,4 +1,4 @@
-"""The columns and texts that tables of all comparisons share."""
+"""The columns and texts that the tables of all comparisons share."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,11 +31,11 @@ def test_numbers__have_standard_errors_if_there_are_any(value, error, text):
         ({**ROW, "start": "from 1 topic", "topics": None}, True, "lda, from 1 topic"),
     ],
 )
-def test_labels__name_the_fit_and_how_it_differs(row, topics, label):
+def test_labels__name_the_fit_and_its_differing_options(row, topics, label):
     assert label_of(row, topics=topics) == label
 
 
-def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
+def test_a_table__has_a_heading_per_column_and_right_aligned_numbers():
     more = {
         "npmi": 0.1234,
         "nmi": None,
@@ -56,7 +56,7 @@ def test_a_table__has_a_column_a_head_with_numbers_at_the_right():
     ]
 
 
-def test_schemas__have_what_all_comparisons_tell_and_the_fields_of_their_metrics(tmp_path):
+def test_schemas__have_common_fields_and_the_fields_of_their_metrics(tmp_path):
     options = CompareOptions(families=["hdsp"], metrics="perplexity,ari")
     tables.write_table(Folder(str(tmp_path)), options, [ROW])
     table = pq.read_table(tmp_path / "table.parquet")

@@ -10,16 +10,16 @@ from collapsium.pipeline import compare, measure
 from collapsium.pipeline.analysis.metrics import catalogue, topic_words
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import OptionError
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 
 GRID = {"families": "lda,ncrp", "topics": (3,), "restarts": 2, "iterations": 3, "scheduler": "serial"}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A corpus with one label a document, and its texts."""
+    """A corpus with one label per document, and its texts."""
     place = tmp_path_factory.mktemp("metrics")
-    rows = planted_rows(3)
+    rows = simulated_rows(3)
     labels = [[("kind", f"k{number % 3}")] for number in range(len(rows))]
     write_corpus(place / "corpus", rows, 30, labels=labels)
     write_corpus(place / "plain", rows, 30)
@@ -29,7 +29,7 @@ def place(tmp_path_factory):
     return place
 
 
-def test_the_table__has_means_over_the_restarts_and_their_definitions(place, tmp_path):
+def test_the_table__has_means_over_the_restarts_and_definitions(place, tmp_path):
     metrics = "c_v,strict-diversity,nmi,npmi,document-perplexity"
     compared = compare(place / "corpus", tmp_path / "out", metrics=metrics, coherence=place / "texts.jsonl", **GRID)
     table = pq.read_table(tmp_path / "out" / "table.parquet").to_pylist()
@@ -45,8 +45,8 @@ def test_the_table__has_means_over_the_restarts_and_their_definitions(place, tmp
     assert "Röder" in text
 
 
-def test_a_further_metric__has_a_column(place, tmp_path, monkeypatch):
-    """A metric is an entry of the catalogue and its function; tables, listings and reports follow."""
+def test_a_new_metric__gets_a_column(place, tmp_path, monkeypatch):
+    """A metric is an entry of the catalogue with a function; tables, listings and reports follow from it."""
     metric = catalogue.Metric(
         "repeated-words", catalogue.Needs.TOPICS, "repeats", "1 minus diversity, {words} words", "ours", words=5
     )
@@ -63,7 +63,7 @@ def test_a_further_metric__has_a_column(place, tmp_path, monkeypatch):
     assert "repeated-words" in catalogue.listing()
 
 
-def test_all__leaves_out_what_a_comparison_does_not_have(place, tmp_path):
+def test_all_metrics__omit_those_that_a_comparison_cannot_compute(place, tmp_path):
     compared = compare(place / "plain", tmp_path / "out", metrics="all", **GRID)
     rows = {row["family"]: row for row in compared.rows}
     assert rows["lda"]["strict_diversity"] > 0
@@ -81,13 +81,13 @@ def test_all__leaves_out_what_a_comparison_does_not_have(place, tmp_path):
         ({"coherence": "texts.jsonl"}, "coherence: requires `metrics`"),
     ],
 )
-def test_what_cannot_be_measured__is_refused_before_a_fit(place, tmp_path, options, message):
+def test_metrics_that_cannot_be_computed__are_refused_before_a_fit(place, tmp_path, options, message):
     with pytest.raises(OptionError, match=message):
         compare(place / "corpus", tmp_path / "out", **{**GRID, **options})
     assert not (tmp_path / "out").exists()
 
 
-def test_a_comparison__continues_with_the_same_metrics_alone(place, tmp_path, capsys):
+def test_a_comparison__can_only_be_continued_with_the_same_metrics(place, tmp_path, capsys):
     common = ["compare", str(place / "corpus"), str(tmp_path / "out"), "--families", "lda", "--topics", "2", "--quiet"]
     common += ["--restarts", "1", "--iterations", "2", "--scheduler", "serial"]
     assert main([*common, "--metrics", "diversity,ari"]) == 0

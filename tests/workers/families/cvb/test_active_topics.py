@@ -1,4 +1,4 @@
-"""The number of active topics of documents, and their selection."""
+"""The size of documents' active sets, and the selection of their topics."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def offsets_of(lengths):
 
 
 @given(st.lists(st.integers(0, 2000), max_size=6), TOPICS, MOST)
-def test_max_active__is_the_limit_of_each_document(lengths, topics, limit):
+def test_max_active__is_the_limit_that_max_active_for_gives_each_document(lengths, topics, limit):
     found = max_active(offsets_of(lengths), topics, limit)
     assert found.dtype == np.int64
     assert found.tolist() == [min(max_active_for(length, topics, limit), topics) for length in lengths]
@@ -46,7 +46,7 @@ def test_max_active__is_the_limit_of_each_document(lengths, topics, limit):
         assert (found == min(limit, topics)).all()
 
 
-SHORT = MAX_RESPONSIBILITIES // MAX_COMPLETE_TOPICS  # Pairs of documents that are not taken for long
+SHORT = MAX_RESPONSIBILITIES // MAX_COMPLETE_TOPICS  # documents with at most this many pairs are not long
 
 
 @given(st.integers(0, SHORT), st.integers(0, SHORT), TOPICS, MOST)
@@ -64,11 +64,11 @@ def test_max_active__limits_the_responsibilities_of_long_documents(first, second
 
 
 @given(st.integers(0, SHORT), st.integers(1, MAX_COMPLETE_TOPICS))
-def test_max_active__is_for_all_topics_where_they_are_few(pairs, topics):
+def test_max_active__allows_all_topics_if_there_are_few(pairs, topics):
     assert max_active(offsets_of([pairs]), topics, 0).tolist() == [topics]
 
 
-def test_begins_complete__follows_the_documents_with_most_of_the_pairs():
+def test_begins_complete__depends_on_the_documents_with_most_of_the_pairs():
     assert begins_complete(np.array([SHORT, SHORT, 2 * SHORT]), MAX_COMPLETE_TOPICS, 0)
     assert not begins_complete(np.array([SHORT, 2 * SHORT]), MAX_COMPLETE_TOPICS, 0)
     assert not begins_complete(np.array([SHORT, SHORT]), MAX_COMPLETE_TOPICS + 1, 0)
@@ -101,16 +101,16 @@ def test_max_active__examples(pairs, topics, limit, expected):
 
 
 def test_max_active__is_the_same_in_the_plan_of_a_fit():
-    """A plan asks for documents of their mean length, which need not be whole."""
+    """A plan passes the documents' mean length, which need not be an integer."""
     for topics in (5, 1000):
         assert max_active_for(20.9, topics, 0) == max_active_for(20, topics, 0)
 
 
-# Choosing ------------------------------------------------------------------------------------------------------------
+# Selection -----------------------------------------------------------------------------------------------------------
 
 
 def parameters_of(state, rows, max_topics=0):
-    """Parameters for lists of a shard of `listed_shards`."""
+    """Return parameters for a shard of `listed_shards`."""
     topics, total = state.topics, 20.0
     settings = ActiveSettings(
         max_topics=max_topics, inverse_temperature=1.0, annealed=True, momentum=0.0, totals=rows["totals"] - total, even=rows["even"],
@@ -119,8 +119,8 @@ def parameters_of(state, rows, max_topics=0):
     return Parameters(rows["a"], float(rows["a"].sum()), rows["b"], total, active=settings)
 
 
-def whole(state):
-    """All documents, as one chunk."""
+def single_chunk(state):
+    """Return all documents as one chunk."""
     count, rest = state.counts
     local = {"document_lists": state.lists, "document_topics": state.topic, "document_counts": count}
     return next(document_chunks(state.shard, {**local, "document_rest": rest, "pair_shares": state.share}))
@@ -131,26 +131,26 @@ def working_of(state, rows, parameters):
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.integers(0, 6))
-def test_choose__gives_lists_within_their_room(state, extra, limit):
+def test_select__returns_sorted_active_sets_within_their_limits(state, extra, limit):
     rows = state.rows(extra)
     parameters = parameters_of(state, rows, limit)
-    topic, sizes = select(whole(state), working_of(state, rows, parameters), parameters)
+    topic, sizes = select(single_chunk(state), working_of(state, rows, parameters), parameters)
     assert (topic.dtype, sizes.dtype) == (np.uint16, np.int64)
     assert topic.size == sizes.sum()
     lengths = np.diff(state.shard.offsets)
     assert (sizes <= max_active(state.shard.offsets, state.topics, limit)).all()
-    np.testing.assert_array_equal(sizes > 0, lengths > 0)  # an empty document lists nothing, any other something
+    np.testing.assert_array_equal(sizes > 0, lengths > 0)  # empty documents have no active topics, all others have some
     for chosen in np.split(topic.astype(np.int64), np.cumsum(sizes)[:-1]):
         assert (np.diff(chosen) > 0).all()
         assert (chosen < state.topics).all()
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.integers(0, 7), st.sampled_from(list(SmallActiveSets)))
-def test_choose__gives_small_active_sets_to_documents_by_their_place_in_a_shard(state, extra, first, small):
+def test_select__limits_the_active_sets_of_the_groups_that_the_trial_chose(state, extra, first, small):
     rows = state.rows(extra)
     plain = parameters_of(state, rows)
     parameters = replace(plain, active=replace(plain.active, small_sets=small))
-    chunk, working = replace(whole(state), document=first), working_of(state, rows, plain)
+    chunk, working = replace(single_chunk(state), document=first), working_of(state, rows, plain)
     found, expected = select(chunk, working, parameters), select(chunk, working, plain)
     limits = max_active(state.shard.offsets, state.topics, 0)
     group = (first + np.arange(limits.size)) % SCORED_GROUPS
@@ -164,11 +164,12 @@ def test_choose__gives_small_active_sets_to_documents_by_their_place_in_a_shard(
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
-def test_choose__keeps_what_a_document_is_sure_of(state, extra):
-    """A listed topic of more than its prior and than a little stays, where there is max_active for all."""
+def test_select__retains_topics_with_more_than_their_prior(state, extra):
+    """A topic stays active if its count exceeds both its prior and MIN_TOKENS, provided that the document may have all
+    topics active."""
     rows = state.rows(extra)
     parameters = parameters_of(state, rows)
-    topic, sizes = select(whole(state), working_of(state, rows, parameters), parameters)
+    topic, sizes = select(single_chunk(state), working_of(state, rows, parameters), parameters)
     chosen = [set(topics.tolist()) for topics in np.split(topic, np.cumsum(sizes)[:-1])]
     owner = np.repeat(np.arange(state.shard.documents), np.diff(state.lists))
     for document, k, count in zip(owner, state.topic, state.counts[0], strict=True):
@@ -177,10 +178,10 @@ def test_choose__keeps_what_a_document_is_sure_of(state, extra):
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.data())
-def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, data):
+def test_carry__moves_the_counts_of_dropped_topics_to_the_background(state, extra, data):
     rows = state.rows(extra)
     parameters = parameters_of(state, rows)
-    chunk, working = whole(state), working_of(state, rows, parameters)
+    chunk, working = single_chunk(state), working_of(state, rows, parameters)
     new = [
         sorted(data.draw(st.sets(st.integers(0, state.topics - 1)))) if length else []
         for length in np.diff(state.shard.offsets)
@@ -198,7 +199,7 @@ def test_carry__moves_what_dropped_topics_held_to_the_background(state, extra, d
     tokens = naive.document_counts(state.shard.offsets, state.shard.counts, *where)
     np.testing.assert_array_equal(after.state.counts, tokens[0])
     np.testing.assert_array_equal(after.state.background, tokens[1])
-    # What stays listed keeps its responsibilities.
+    # Topics that stay active retain their responsibilities.
     old = {
         (d, int(k)): q[:, j] for d, (_, active, q) in enumerate(documents(state, chunk)) for j, k in enumerate(active)
     }
@@ -213,8 +214,8 @@ def documents(state, chunk):
 
 
 @given(listed_shards())
-def test_carry__to_the_same_lists_does_nothing(state):
+def test_carry__to_the_same_active_topics_changes_nothing(state):
     rows = state.rows(0.0)
-    chunk, working = whole(state), working_of(state, rows, parameters_of(state, rows))
+    chunk, working = single_chunk(state), working_of(state, rows, parameters_of(state, rows))
     assert carry(chunk, working, (state.topic, np.diff(state.lists))) is chunk
     assert not any(part.values.any() for part in working.changes().values())

@@ -1,4 +1,4 @@
-"""Checks of collapsed topics from disk: a topic that stands twice among sticks or candidates is refused."""
+"""Checks of collapsed topics from disk: a topic that occurs twice among sticks or merge candidates is refused."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from collapsium.workers.families.family import Summary
 
 
 def state():
-    """The first state of a fit that moves topics."""
+    """The initial state of a fit with split-merge moves."""
     family, none = recorded_family("hdp", {"topics": 3}), np.zeros((2, 0), dtype=np.int64)
     moves = MovesState(
         topic_alive=np.ones(3, dtype=bool),
@@ -34,14 +34,14 @@ def check(global_state):
     return HdpGlobalState.checked(global_state.to_arrays(), CheckContext({}), "global_state")
 
 
-def test_distinct_topics__are_sound():
+def test_distinct_topics__are_accepted():
     documents = state()
     assert check(documents).moves is not None
     assert check(replace(documents, moves=None)).moves is None
 
 
 def test_topics_that_occur_twice__are_refused():
-    """A kernel would index by the second of them what is only filled for the first."""
+    """A kernel would index memory by the second occurrence that is only filled for the first."""
     documents = state()
     with pytest.raises(DamagedError, match="expected each topic once in 'stick_order'"):
         check(replace(documents, stick_order=np.array([1, 1, 2])))
@@ -50,7 +50,7 @@ def test_topics_that_occur_twice__are_refused():
         check(replace(documents, moves=moves))
 
 
-def test_half_of_the_moves__is_refused():
+def test_incomplete_moves__are_refused():
     arrays = {name: values for name, values in state().to_arrays().items() if name != "moves_into"}
     with pytest.raises(DamagedError, match="moves_into: the array is missing"):
         HdpGlobalState.checked(arrays, CheckContext({}), "global_state")

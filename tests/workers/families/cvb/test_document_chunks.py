@@ -16,11 +16,11 @@ from tests.naive import topic_moves as naive
 from tests.workers.families.cvb.test_active_topics import parameters_of, working_of
 from tests.workers.kernels.cvb.listed import held_out, listed_shards
 
-SIZES = [1, 3, 40, 1 << 24]  # of document_chunks: from one document to all
+SIZES = [1, 3, 40, 1 << 24]  # responsibilities per chunk: from one document per chunk to all documents in one
 
 
 def local_of(state):
-    """A shard's local state."""
+    """Return a shard's local state."""
     count, rest = state.counts
     local = {"document_lists": state.lists, "document_topics": state.topic, "document_counts": count}
     return {**local, "document_rest": rest, "pair_shares": state.share, "age": np.array(3)}
@@ -35,7 +35,7 @@ def check_equal(found, expected):
 
 
 def arrays_of(chunk):
-    """A chunk's arrays by their names."""
+    """Return a chunk's arrays by name."""
     offsets, position, counts, _ = chunk.pairs
     lists, topic = chunk.active
     _, share, count, rest, _ = chunk.state
@@ -43,8 +43,8 @@ def arrays_of(chunk):
     return {**arrays, "share": share, "count": count, "rest": rest}
 
 
-def shortened(chunk):
-    """A chunk without the last topic of each list."""
+def without_last_topics(chunk):
+    """Return a chunk without the last active topic of each document."""
     offsets, topics = chunk.active
     starts, responsibilities, counts, background, _ = chunk.state
     keep = np.ones(topics.size, dtype=bool)
@@ -59,8 +59,8 @@ def shortened(chunk):
     return replace(chunk, active=ActiveTopics(lists, topics[keep]), state=state)
 
 
-def gathered(shard, before, change, age=4):
-    """Put changed document_chunks together."""
+def rebuilt(shard, before, change, age=4):
+    """Change each chunk of a local state, and build a new local state of the changed chunks."""
     changed = [change(chunk) for chunk in document_chunks(shard, before)]
     after = LocalStateBuilder(
         shard, before, [(chunk.active.topics, np.diff(chunk.active.offsets)) for chunk in changed], same=False
@@ -74,7 +74,7 @@ def gathered(shard, before, change, age=4):
 
 
 @given(listed_shards(), st.sampled_from(SIZES))
-def test_cut__covers_all_documents_in_runs_as_long_as_may_be(state, size):
+def test_chunk_bounds__cover_all_documents_in_chunks_as_long_as_allowed(state, size):
     starts = starts_of(state.shard.offsets, state.lists)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
@@ -89,7 +89,7 @@ def test_cut__covers_all_documents_in_runs_as_long_as_may_be(state, size):
 
 
 @given(listed_shards(), st.sampled_from(SIZES), st.booleans())
-def test_portions__are_the_documents_in_their_order(tmp_path, state, size, on_disk):
+def test_document_chunks__contain_all_documents_in_order(tmp_path, state, size, on_disk):
     local = local_of(state)
     before = spill(local, str(tmp_path)) if on_disk else local
     with pytest.MonkeyPatch.context() as patch:
@@ -118,7 +118,7 @@ def test_portions__are_the_documents_in_their_order(tmp_path, state, size, on_di
 
 
 @given(listed_shards(), st.sampled_from(SIZES), st.booleans(), st.booleans())
-def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_disk, same):
+def test_local_state_builder__assembles_the_arrays_of_its_chunks(tmp_path, state, size, on_disk, same):
     local = local_of(state)
     before = spill(local, str(tmp_path)) if on_disk else local
     noise = np.random.default_rng(0)
@@ -144,15 +144,15 @@ def test_gathering__puts_together_what_it_is_given(tmp_path, state, size, on_dis
 
 
 @given(listed_shards(), st.sampled_from(SIZES), st.sampled_from(SIZES))
-def test_gathering__of_other_lists_is_the_same_in_memory_and_on_a_shelf_in_any_portions(
+def test_local_state_builder__gives_the_same_arrays_in_memory_and_on_disk_for_any_chunk_size(
     tmp_path, state, size, chunk_size
 ):
     local = local_of(state)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
-        memory = gathered(state.shard, local, shortened)
+        memory = rebuilt(state.shard, local, without_last_topics)
         patch.setattr(module, "CHUNK_RESPONSIBILITIES", chunk_size)
-        disk = gathered(state.shard, spill(local, str(tmp_path)), shortened)
+        disk = rebuilt(state.shard, spill(local, str(tmp_path)), without_last_topics)
     assert isinstance(memory, dict)
     assert isinstance(disk, SpillFiles)
     check_equal(disk, memory)
@@ -163,8 +163,8 @@ def test_gathering__of_other_lists_is_the_same_in_memory_and_on_a_shelf_in_any_p
 
 
 @given(listed_shards())
-def test_portions__of_the_whole_are_views(state):
-    """In memory nothing is copied: what a sweep reads is the state itself."""
+def test_a_single_chunk__consists_of_views(state):
+    """In memory nothing is copied: a sweep reads the arrays of the local state itself."""
     local = local_of(state)
     (chunk,) = document_chunks(state.shard, local)
     assert (chunk.document, chunk.pair) == (0, 0)
@@ -174,8 +174,9 @@ def test_portions__of_the_whole_are_views(state):
 
 
 @given(listed_shards(), st.sampled_from(SIZES), st.sampled_from([0.0, 50.0]))
-def test_held_out_tokens__are_scored_by_the_place_of_their_document_in_its_shard(state, size, extra):
-    """However a shard is cut, and as the twin scores the documents of each group."""
+def test_held_out_tokens__are_scored_by_the_group_of_their_document(state, size, extra):
+    """Groups depend on the document's index in its shard, however the shard is cut into chunks; scores equal the naive
+    version's."""
     rows = state.rows(extra)
     parameters = parameters_of(state, rows)
     working, held = working_of(state, rows, parameters), held_out(state.shard, 7, 0.5)

@@ -1,8 +1,8 @@
 """The second-order expectations against sums over all assignments of corpora small enough to enumerate.
 
-Measured over the examples below (5 or 6 tokens, K of 2 or 3), a cell at a time: E[s_dk] and E[t_kw] within 1.2%, P+ to
-rounding, E[log xi_k] within 0.5%, each F[log Gamma] term within 0.03 nats and the bound within 0.073 nats in all. The
-tolerances are these, rounded up.
+The largest errors in the examples below (5 or 6 tokens, K of 2 or 3), cell by cell, are: E[s_dk] and E[t_kw] 1.2%, P+
+rounding only, E[log xi_k] 0.5%, each F[log Gamma] term 0.03 nats, and the whole bound 0.073 nats. The tolerances are
+these errors, rounded up.
 """
 
 import itertools
@@ -37,7 +37,7 @@ CORPORA = {
 
 
 def swept(model, rows, sweeps):
-    """Start and sweep a corpus of one shard; return the shard, responsibilities, delta, global state and block."""
+    """Initialise and sweep a corpus of one shard; return the shard, responsibilities, delta, global state and block."""
     shard = Shard.of(0, documents_of(rows))
     vocabulary = 3
     global_state = model.initialise(Summary(len(rows), vocabulary, shard.tokens), Stream(0))
@@ -53,7 +53,7 @@ def swept(model, rows, sweeps):
 
 
 def assignments(shard, q):
-    """All assignments of all tokens with their probability under q: yields (chance, n_dk, n_kw)."""
+    """Yield all assignments of all tokens as (probability under q, n_dk, n_kw)."""
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
     tokens = [
         (owner[p], shard.words[shard.position[p]], q[p]) for p in range(shard.pairs) for _ in range(shard.counts[p])
@@ -69,7 +69,7 @@ def assignments(shard, q):
 
 
 def exact(shard, q, a, concentration, b, total):
-    """Expectations under q by enumeration, and the log evidence of the words under a, b."""
+    """Return the expectations under q by enumeration, and the log evidence of the words under the priors a and b."""
     expected = dict.fromkeys(("s", "t", "present", "rising", "word_rising", "topic_rising", "log_joint", "log_xi"), 0.0)
     log_joints = []
     for chance, n_dk, n_kw in assignments(shard, q):
@@ -94,7 +94,7 @@ def entropy(shard, q):
 
 
 def cells(shard, q, a):
-    """The kernels' P+, E[s_dk] and F[log G(a_k + n_dk) / G(a_k)], a cell at a time."""
+    """Return the kernels' P+, E[s_dk] and F[log G(a_k + n_dk) / G(a_k)], computed one cell at a time."""
     found = {name: np.zeros((shard.documents, q.shape[1])) for name in ("present", "s", "rising")}
     counted, variance, absent = q.astype(np.float32), np.empty(q.shape[1]), np.empty(q.shape[1])
     for document, (first, last) in enumerate(itertools.pairwise(shard.offsets)):
@@ -111,7 +111,7 @@ def cells(shard, q, a):
 
 
 def word_cells(rows, b):
-    """The kernel's E[t_kw] and F[log G(b_w + n_kw) / G(b_w)], a topic and word at a time."""
+    """Return the kernel's E[t_kw] and F[log G(b_w + n_kw) / G(b_w)], computed one topic and word at a time."""
     rows = rows.to_arrays()
     shape = rows["word_topic"].shape
     found = {"t": np.zeros(shape), "word_rising": np.zeros(shape)}
@@ -124,14 +124,14 @@ def word_cells(rows, b):
 
 
 def topic_cells(global_state, sums, total):
-    """The kernel's E[log xi_k] and F[log G(B + n_k) / G(B)]."""
+    """Return the kernel's E[log xi_k] and F[log G(B + n_k) / G(B)]."""
     moments, absent = updates.moved_moments(global_state, sums), updates.moved_log_absent(global_state, sums)
     log_xi, rising = collapsed.topic_totals(moments, absent, total)
     return {"log_xi": log_xi, "topic_rising": rising}
 
 
 def check(found, expected):
-    """Compare cell by cell to the accuracy that the second order has."""
+    """Compare the kernels with the enumeration cell by cell, within the errors of the second order."""
     for name, values in found.items():
         exact_values = np.broadcast_to(expected[name], values.shape)
         if name == "present":
@@ -157,7 +157,8 @@ def test_lda__every_expectation_agrees_with_enumeration(name, topics, sweeps):
     bound = lda.objective(global_state, folded.sums)["objective"]
     true_bound = expected["log_joint"] + entropy(shard, q)
     assert abs(bound - true_bound) < 0.08
-    assert true_bound < evidence + 1e-9  # Jensen: what the bound approximates is a bound
+    # By Jensen's inequality, the bound that the kernels approximate is below the evidence.
+    assert true_bound < evidence + 1e-9
 
 
 ALL = ("alpha", "gamma", "pi", "beta", "tau")
@@ -167,7 +168,7 @@ ALL = ("alpha", "gamma", "pi", "beta", "tau")
 def test_hdp__every_expectation_agrees_with_enumeration(name):
     hdp = Hdp(Hdp.Options(order=2, topics=3, beta=2.0, tau=3.0, learn=ALL))
     shard, q, folded, global_state = swept(hdp, CORPORA[name], 4)
-    _, _, before, _ = swept(hdp, CORPORA[name], 3)  # the block that the last sweep was made against
+    _, _, before, _ = swept(hdp, CORPORA[name], 3)  # the block whose counts the last sweep used
     a = global_state.alpha_geometric * global_state.pi_geometric
     tau = before.rows.word_tables + global_state.tau_prior
     h = global_state.beta_geometric * np.exp(digamma(tau) - digamma(global_state.tau_total))
@@ -186,7 +187,7 @@ def test_hdp__every_expectation_agrees_with_enumeration(name):
 @pytest.mark.parametrize("rows", [[{0: 3, 1: 1}, {1: 4, 2: 1}, {0: 2, 2: 3}, {2: 5}], [{0: 1}, {1: 9}, {}]])
 @pytest.mark.parametrize("learned", ["alpha", "gamma", "pi"])
 def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
-    """Exact coordinate ascent, one posterior at a time, with the responsibilities left alone."""
+    """Updates of one posterior at a time, with fixed responsibilities, are exact coordinate ascent."""
     hdp = Hdp(Hdp.Options(order=2, topics=3, beta=2.0))
     shard, q, folded, global_state = swept(hdp, rows, 3)
     names = {
@@ -195,7 +196,7 @@ def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
         "pi": ("pi", "pi_geometric", "stick_order", "stick_posterior"),
     }[learned]
     after = hdp.update(global_state, folded.sums, Stream(0))
-    if learned == "gamma":  # its update follows pi's: compare under the new sticks
+    if learned == "gamma":  # gamma is updated after pi, so compare it under the new sticks
         sticks = ("pi", "pi_geometric", "stick_order", "stick_posterior")
         global_state = replace(global_state, **{name: getattr(after, name) for name in sticks})
     mixed = replace(global_state, **{name: getattr(after, name) for name in names})
@@ -203,7 +204,7 @@ def test_hdp__hyperparameter_updates_do_not_lower_the_bound(learned, rows):
 
 
 def bound_at(global_state, shard, q, sums):
-    """The terms of the bound that alpha, gamma and pi are in, for given responsibilities."""
+    """Return the terms of the bound that depend on alpha, gamma and pi, for given responsibilities."""
     a, concentration = global_state.alpha_geometric * global_state.pi_geometric, global_state.alpha
     rising = sum(
         naive.log_rising(a, *naive.moments(q[i:j], shard.counts[i:j])).sum()

@@ -1,5 +1,5 @@
 from tests.conformance import references  # noqa: F401 - fixture
-from tests.responsibilities import Responsibilities, drawn_from_many  # noqa: F401 - fixture
+from tests.responsibilities import Responsibilities, corpus_of_many_topics  # noqa: F401 - fixture
 
 
 class TestHDP(Responsibilities):
@@ -17,6 +17,6 @@ class TestHDP(Responsibilities):
         {"topics": 140, "weights": "idf"},
         {"topics": 5, "weights": "entropy", "responsibilities": "dense", "hold": 0},
     )
-    # With one topic the responsibilities cannot move: what is left is coordinate ascent of the hyperparameters.
+    # With one topic, the responsibilities cannot change; only coordinate ascent of the hyperparameters remains.
     ascends = ({"topics": 1, "order": 2},)
     stochastic = ({"topics": 6}, {"topics": 140, "hold": 3}, {"topics": 6, "weights": "idf"})

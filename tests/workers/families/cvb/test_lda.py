@@ -1,5 +1,5 @@
 from tests.conformance import references  # noqa: F401 - fixture
-from tests.responsibilities import Responsibilities, drawn_from_many  # noqa: F401 - fixture
+from tests.responsibilities import Responsibilities, corpus_of_many_topics  # noqa: F401 - fixture
 
 
 class TestLDA(Responsibilities):

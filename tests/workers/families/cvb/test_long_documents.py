@@ -1,4 +1,4 @@
-"""Documents with more tokens than single precision adds up exactly: their counts, checkpoints and models."""
+"""Documents with more tokens than single precision can count exactly: their counts, checkpoints and models."""
 
 import shutil
 
@@ -19,7 +19,7 @@ UNIT = 2**15
 
 
 def rows_of(lengths, seed=0):
-    """Documents of these lengths, in which some words have thousands of tokens."""
+    """Return documents of these lengths, in which some words have thousands of tokens."""
     generator = np.random.default_rng(seed)
     phi = generator.dirichlet(np.full(WORDS, 0.1), TOPICS)
     rows = []
@@ -35,7 +35,7 @@ def corpus(tmp_path_factory):
 
 
 def locals_of(run, corpus):
-    """The local states of the last checkpoint, with their shards."""
+    """Return the shards and local states of the last checkpoint."""
     checkpoints = Run(run).checkpoints
     checkpoint = checkpoints.at(checkpoints.latest())
     record = checkpoint.record()
@@ -45,7 +45,8 @@ def locals_of(run, corpus):
 
 
 def require_exact(run, corpus):
-    """Counts must be the sums of the 16-bit responsibilities, none below zero, and sum to the document's tokens."""
+    """Require that counts equal the sums of the 16-bit responsibilities, are not negative, and sum to the document's
+    tokens."""
     for shard, local in locals_of(run, corpus):
         lists, at = local["document_lists"], 0
         for document in range(shard.documents):
@@ -91,7 +92,7 @@ def test_counts__are_exact_in_documents_of_any_length(corpus, tmp_path, name):
 
 
 @pytest.mark.parametrize("where", [("threads", 2), pytest.param(("local", 1), marks=pytest.mark.long)], ids=str)
-def test_a_fit__ends_resumes_and_gives_a_model_that_others_take(corpus, tmp_path, where):
+def test_a_fit__ends_and_resumes_with_a_model_that_other_commands_accept(corpus, tmp_path, where):
     options = {
         "family": "lda",
         "topics": TOPICS,
@@ -121,7 +122,7 @@ def test_a_long_fit_of_long_documents__stays_exact(tmp_path, family):
 
 
 def rewrite(run, change):
-    """Change the local states of a run's last checkpoint, as an older release would have written them."""
+    """Rewrite the local states of a run's last checkpoint as an older release would have written them."""
     checkpoints = Run(run).checkpoints
     checkpoint = checkpoints.at(checkpoints.latest())
     record, parts = checkpoint.record(), {}
@@ -134,13 +135,15 @@ def rewrite(run, change):
 
 
 def of_release_0_1(arrays):
-    """Counts in single precision, which have drifted and include the pseudo-counts of a start."""
+    """Return counts in single precision that have drifted and include the pseudo-counts of an initialisation, as in
+    release 0.1."""
     before, lists = dict(arrays), arrays["document_lists"]
     owner = np.repeat(np.arange(lists.size - 1), np.diff(lists))
     counts = before.pop("document_counts").astype(np.float64)
     tokens = np.bincount(owner, counts, lists.size - 1) + before["document_rest"]
     drift = np.where(tokens[owner] > 512, 1e-6 * tokens[owner], 0.0)
-    for document in np.flatnonzero(tokens > 512):  # a topic has left each of them, and rounding is left
+    # one topic has lost all its tokens, and its count is a rounding error
+    for document in np.flatnonzero(tokens > 512):
         left = lists[document] + counts[lists[document] : lists[document + 1]].argmin()
         counts[left], drift[left] = 0.0, -drift[left]
     if "start_counts" in before:
@@ -153,7 +156,7 @@ def of_release_0_1(arrays):
 
 @pytest.mark.parametrize("name", ["lda", "few", "start", "hdp"])
 def test_checkpoints_of_an_older_release__continue_with_exact_counts(corpus, tmp_path, name):
-    """They have drifted, also below zero; what responsibilities say is not lost."""
+    """Drifted counts, even negative ones, are recomputed from the responsibilities."""
     options = {"topics": TOPICS, "iterations": 4, "checkpoint_every": 1, "scheduler": "serial", **FITS[name]}
     options = (
         options if name != "start" else {**options, "init_strength": 64.0}

@@ -1,4 +1,4 @@
-"""Rows whose background is spread over the topics, while a shard is swept and when a block is read."""
+"""Rows whose background is spread over the topics, for a sweep of a shard and for reading a block."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ STEP = 2.0**-15
 
 @st.composite
 def blocks(draw):
-    """Rows of a few words, some without a token: their arrays, and parameters for them."""
+    """Draw rows of a few words, some without a token: their arrays, and parameters for them."""
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
     words, topics = draw(st.integers(0, 6)), draw(st.integers(1, 5))
     active = np.round(9 * noise.random((words, topics)) * (noise.random((words, topics)) < 0.6) / STEP) * STEP
@@ -34,19 +34,19 @@ def blocks(draw):
 
 
 def read_only(rows):
-    """As they may arrive from another worker."""
+    """Make arrays read-only, as they are after a transfer from another worker."""
     for values in rows.to_arrays().values():
         values.flags.writeable = False
     return rows
 
 
 def shard_of(rows):
-    """A document with each of the words once."""
+    """Return a shard of one document with each word once."""
     return Shard.of(0, documents_of([dict.fromkeys(range(len(rows.word_rest)), 1)]))
 
 
 @given(blocks())
-def test_rows__hold_what_a_sweep_reads(drawn):
+def test_swept_rows__contain_the_values_that_a_sweep_reads(drawn):
     rows, parameters = drawn
     settings, working = parameters.active, SweptRows(shard_of(rows), read_only(rows), parameters)
     swept, ratio = working.running.rows, working.running.ratio
@@ -62,7 +62,7 @@ def test_rows__hold_what_a_sweep_reads(drawn):
 
 
 @given(blocks())
-def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
+def test_swept_rows__start_without_changes_and_do_not_change_their_inputs(drawn):
     rows, parameters = drawn
     given_ = shard_of(rows), read_only(rows), parameters
     working, parts = SweptRows(*given_), SweptRows(*given_).changes()
@@ -76,7 +76,7 @@ def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
     swept, totals = working.running.rows, working.running.totals
     swept.cells[:] += 2**14  # half a token
     swept.background[:] -= 0.25
-    totals += 1.0  # as sweeps do, which leave the totals they began with
+    totals += 1.0  # like a sweep, which does not change the totals it started with
     np.testing.assert_array_equal(working.topics.totals, parameters.active_settings.totals + parameters.total)
     parts = working.changes()
     assert (parts["word_active"].values == 0.5).all()
@@ -84,24 +84,23 @@ def test_rows__begin_unmoved_and_move_nothing_that_was_given(drawn):
 
 
 @given(blocks())
-def test_expected__is_the_counts_with_their_background(drawn):
+def test_expected__returns_the_counts_including_their_background(drawn):
     rows, parameters = drawn
     found = expected_counts(read_only(rows), parameters.active_settings.weight, parameters.active_settings.even)
     assert (found.dtype, found.shape) == (np.float32, rows.word_active.shape)
     np.testing.assert_allclose(found.sum(axis=1), rows.word_active.sum(axis=1) + rows.word_rest, rtol=1e-5)
     assert (found >= rows.word_active).all()
-    np.testing.assert_array_equal(
-        found, SweptRows(shard_of(rows), rows, parameters).topics.rows
-    )  # what sweeps see is no other
+    # sweeps read the same values
+    np.testing.assert_array_equal(found, SweptRows(shard_of(rows), rows, parameters).topics.rows)
 
 
 @given(blocks(), st.booleans())
-def test_counted__is_what_the_block_keeps_to_itself_where_rows_run_ahead(drawn, ahead):
+def test_counted__returns_the_counts_themselves_if_rows_are_extrapolated(drawn, ahead):
     rows, parameters = drawn
     if ahead:
         rows = replace(rows, block_active=rows.word_active, word_active=rows.word_active + np.float32(1.0))
     assert rows.active_counts is (rows.block_active if ahead else rows.word_active)
-    # What is read from a block at the end are the counts themselves.
+    # The rows that are read from a block at the end are the counts themselves.
     plain = rows.counted()
     assert plain.block_active is None
     assert plain.word_active is rows.active_counts

@@ -1,4 +1,4 @@
-"""The suite of families with priors that follow a field of the documents."""
+"""Conformance of families with priors that depend on a field of the documents."""
 
 import shutil
 
@@ -8,23 +8,23 @@ from tests.conformance import (
     Conformance,
     references,  # noqa: F401 - fixture
 )
-from tests.conftest import planted, write_corpus
+from tests.conftest import simulated, write_corpus
 
 pytestmark = pytest.mark.long
 
 
 def kinds(theta):
-    """The largest topic of each document as its only label; some documents have none."""
+    """Return the largest topic of each document as its only label; some documents have none."""
     return [[] if number % 11 == 3 else [("kind", f"k{row.argmax() % 2}")] for number, row in enumerate(theta)]
 
 
 @pytest.fixture(scope="module")
 def kinds_small(tmp_path_factory):
-    """A training and a held-out corpus of 60 documents in 5 shards, with a label each."""
+    """A training corpus of 60 documents in 5 shards and a held-out corpus, in which documents have at most one label."""
     place = tmp_path_factory.mktemp("kinds")
     models = []
     for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
-        rows, theta = planted(seed)
+        rows, theta = simulated(seed)
         models.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=kinds(theta))))
     yield tuple(models)
     shutil.rmtree(place, ignore_errors=True)
@@ -32,15 +32,17 @@ def kinds_small(tmp_path_factory):
 
 class PrevalenceConformance(Conformance):
     labelled = True
-    test_fit__accepts_one_word_one_document_and_one_topic = None  # The field of a single document is constant
+    test_fit__accepts_one_word_one_document_and_one_topic = (
+        None  # a single document has a single value of the field, which cannot be a covariate
+    )
 
     @pytest.fixture
     def small(self, kinds_small):
-        """A training and a held-out corpus whose documents have a label each."""
+        """The corpora with at most one label per document."""
         return kinds_small
 
     def ground_truth_labels(self, theta):
-        """A label of each document, of two that occur in every corpus."""
+        """Return one of two labels for each document; both occur in every corpus."""
         return [[("kind", f"k{number % 2}")] for number in range(len(theta))]
 
 

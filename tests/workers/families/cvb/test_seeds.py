@@ -1,4 +1,4 @@
-"""Seeded topics: raised word priors keep a topic where its seeds are, and its name wherever topics are shown."""
+"""Seeded topics: raised word priors place a topic at its seeds, and its name is shown wherever topics are listed."""
 
 import json
 
@@ -22,7 +22,7 @@ FAMILIES = {
 
 
 def true_topics():
-    """Topics over words of their own and common ones, shape (topics, words)."""
+    """Return topics (topics, words), each of which has some words for itself besides common words."""
     generator = np.random.default_rng(5)
     phi = np.full((TRUE_TOPICS, WORDS), 0.15 / WORDS)
     for topic in range(TRUE_TOPICS):
@@ -32,7 +32,7 @@ def true_topics():
 
 
 def seeds_of(chosen, strength=1.0):
-    """Three middling words of each of some true topics."""
+    """Return three words of medium probability for each of some true topics."""
     phi = true_topics()
     order = [np.argsort(-phi[topic])[3 : 3 + SEED_WORDS] for topic in chosen]
     return {
@@ -41,8 +41,8 @@ def seeds_of(chosen, strength=1.0):
     }
 
 
-def written(place, documents):
-    """Write documents drawn from the true topics."""
+def write_documents(place, documents):
+    """Write documents simulated from the true topics."""
     generator, phi = np.random.default_rng(7), true_topics()
     rows = []
     for _ in range(documents):
@@ -54,18 +54,18 @@ def written(place, documents):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Documents enough to find the topics."""
-    return written(tmp_path_factory.mktemp("seeds"), DOCUMENTS)
+    """A corpus with enough documents to find the topics."""
+    return write_documents(tmp_path_factory.mktemp("seeds"), DOCUMENTS)
 
 
 @pytest.fixture(scope="module")
 def small_sample(tmp_path_factory):
-    """A small sample of these documents, in two shards."""
-    return written(tmp_path_factory.mktemp("small_sample"), FEW)
+    """A corpus of few of these documents, in two shards."""
+    return write_documents(tmp_path_factory.mktemp("small_sample"), FEW)
 
 
 def similarity(model, topic, true):
-    """The Bhattacharyya coefficient between the word probabilities of a topic and of a true one."""
+    """Return the Bhattacharyya coefficient of the word probabilities of a topic and a true topic."""
     return float(np.sqrt(model.topic_word[topic] * true_topics()[true]).sum())
 
 
@@ -81,7 +81,7 @@ def test_seeded_topics__are_found_where_their_seeds_are(corpus, tmp_path, name):
     assert verify(tmp_path / "run").broken == []
 
 
-def test_seeds__do_not_depend_on_the_seed_of_the_fit(corpus, tmp_path):
+def test_seeded_topics__are_found_with_every_random_seed(corpus, tmp_path):
     found = []
     for seed in range(4):
         fit(
@@ -119,9 +119,7 @@ def test_counts__match_the_corpus_and_pseudo_counts(small_sample, tmp_path, name
 
 @pytest.mark.parametrize("strength", [1e4, 1e6])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_tokens_of_seed_words__are_all_there_beside_pseudo_counts_of_great_strength(
-    small_sample, tmp_path, name, strength
-):
+def test_tokens_of_seed_words__are_all_counted_despite_very_large_pseudo_counts(small_sample, tmp_path, name, strength):
     options = {**FAMILIES[name], "seeds": seeds_of((0, 3), strength), "checkpoint_every": 1}
     model = fit(small_sample, tmp_path / "run", iterations=12, scheduler="serial", **options)
     vocabulary = Corpus(small_sample).vocabulary
@@ -136,8 +134,8 @@ def test_tokens_of_seed_words__are_all_there_beside_pseudo_counts_of_great_stren
     assert bits(again, len(model.record.shards)) == bits(model, len(model.record.shards))
 
 
-def test_pseudo_counts__are_apart_only_where_counts_would_be_lost_beside_them(small_sample, tmp_path):
-    """At strength 1 rows have no larger numbers than without seeds, and results stay as they were."""
+def test_pseudo_counts__are_stored_separately_only_if_counts_would_lose_precision_otherwise(small_sample, tmp_path):
+    """At strength 1 rows have no larger numbers than without seeds, so results stay as they were."""
     for strength, apart in ((1.0, None), (2.0, None), (1e3, True)):
         place = tmp_path / str(strength)
         model = fit(
@@ -147,7 +145,7 @@ def test_pseudo_counts__are_apart_only_where_counts_would_be_lost_beside_them(sm
 
 
 def test_the_first_update__uses_raised_priors(small_sample, tmp_path):
-    """phi_kw = (b_w + s_kw + E[n_kw]) / (B + s_k + E[n_k]), with E[n_kw] without pseudo-counts."""
+    """phi_kw = (b_w + s_kw + E[n_kw]) / (B + s_k + E[n_k]), where E[n_kw] excludes the pseudo-counts."""
     fit(small_sample, tmp_path / "run", iterations=3, scheduler="serial", seeds=seeds_of((3,)), **FAMILIES["lda"])
     model, vocabulary = Model(tmp_path / "run"), Corpus(small_sample).vocabulary
     state = model.global_state
@@ -178,7 +176,7 @@ def test_bits__do_not_depend_on_the_executor_and_survive_a_resume(corpus, tmp_pa
     assert found[0] == found[1] == found[2]
 
 
-def test_names__are_shown_everywhere_and_a_namer_leaves_them(small_sample, tmp_path, capsys):
+def test_names_of_seeded_topics__are_shown_everywhere_and_not_replaced_by_a_namer(small_sample, tmp_path, capsys):
     path = tmp_path / "seeds.toml"
     path.write_text(
         'space = ["w0", "w1"]\n\n[" bad name"]\nwords = ["w40"]\nstrength = 3.5\n'.replace(
@@ -209,7 +207,7 @@ def test_names__are_shown_everywhere_and_a_namer_leaves_them(small_sample, tmp_p
     assert infer(tmp_path / "run", small_sample, tmp_path / "out.csv").rows == FEW
 
 
-def test_scores__do_not_suffer_from_right_seeds(corpus, tmp_path):
+def test_scores__do_not_suffer_from_correct_seeds(corpus, tmp_path):
     from collapsium.pipeline import split
 
     split(corpus, tmp_path / "train", tmp_path / "heldout")
@@ -236,7 +234,9 @@ def test_scores__do_not_suffer_from_right_seeds(corpus, tmp_path):
         ("space =", "expected TOML"),
     ],
 )
-def test_wrong_seeds__are_refused_in_one_line_before_anything_is_written(small_sample, tmp_path, capsys, text, reason):
+def test_invalid_seeds__are_refused_in_one_line_before_anything_is_written(
+    small_sample, tmp_path, capsys, text, reason
+):
     (tmp_path / "seeds.toml").write_text(text)
     flags = ("--family", "lda", "--topics", 8, "--iterations", 2, "--seeds", tmp_path / "seeds.toml")
     code, _, err = command(capsys, "fit", small_sample, tmp_path / "run", *flags, "--quiet")
@@ -245,7 +245,7 @@ def test_wrong_seeds__are_refused_in_one_line_before_anything_is_written(small_s
     assert not (tmp_path / "run").exists()
 
 
-def test_seeds__are_refused_where_word_priors_are_learned_or_shared_by_minibatches(small_sample, tmp_path):
+def test_seeds__are_refused_with_learned_word_priors_and_with_minibatches(small_sample, tmp_path):
     seeds = seeds_of((0,))
     for options in ({"learn": ("beta",)}, {"order": 2}, {"schedule": "stochastic", "passes": 1}):
         with pytest.raises(OptionError, match="seeds"):
@@ -274,7 +274,7 @@ def test_seeds__are_refused_where_word_priors_are_learned_or_shared_by_minibatch
         fit(small_sample, tmp_path / "gibbs", family="gibbs-lda", topics=8, seeds=seeds, scheduler="serial")
 
 
-def test_estimators__take_seeds_as_an_option():
+def test_estimators__accept_seeds_as_an_option():
     counts = np.tile([[9, 4, 0, 0], [8, 6, 0, 0], [0, 0, 7, 5], [0, 0, 9, 3]], (20, 1))
     for words, column in ((["x2"], 2), (["x0"], 0)):
         lda = CollapsedLDA(n_components=2, beta=0.1, max_iter=20, random_state=0, options={"seeds": {"first": words}})

@@ -1,4 +1,4 @@
-"""Fits of the HDP in which topics merge and go, judged by tokens that are held out of the counts meanwhile."""
+"""Fits of the HDP in which topics are merged and deleted, judged by tokens that are held out of the counts meanwhile."""
 
 import itertools
 import math
@@ -19,18 +19,25 @@ from collapsium.storage.runs.run import Run
 from collapsium.workers import tasks
 from collapsium.workers.families.cvb import schedule
 from tests.conformance import Conformance, references  # noqa: F401 - fixture
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.counting import document_counts
-from tests.fits import Losing, problem_of, state_bits
+from tests.fits import LosingExecutor, problem_of, state_bits
 from tests.naive import active_topics as naive_active
 from tests.strategies import documents_of
-from tests.workers.families.cvb.conftest import ITERATIONS, OPTIONS, check_recount, counting, lived, missing
+from tests.workers.families.cvb.conftest import (
+    ITERATIONS,
+    OPTIONS,
+    check_recount,
+    fit_with_moves,
+    shards_without_held_out_tokens,
+    tokens_of_corpus,
+)
 
-pytestmark = pytest.mark.usefixtures("early")
+pytestmark = pytest.mark.usefixtures("short_rounds")
 
 
 def check_counts(problem, state):
-    """All counts equal a recount, and deleted topics are empty."""
+    """Require that all counts equal a recount, and that deleted topics are empty."""
     check_recount(problem, state)
     global_state, held = state.global_state, state.blocks[0].value.rows.active_counts
     of_topics = global_state.topic_moments[0]
@@ -56,9 +63,9 @@ def check_counts(problem, state):
     ],
     ids=str,
 )
-def test_counts__equal_a_recount_after_every_iteration(planted, options, local_sweeps):
+def test_counts__equal_a_recount_after_every_iteration(simulated, options, local_sweeps):
     options = {**OPTIONS, **options}
-    problem, states = lived(planted[0], options, local_sweeps)
+    problem, states = fit_with_moves(simulated[0], options, local_sweeps)
     seen = set()
     for state in states:
         check_counts(problem, state)
@@ -74,10 +81,11 @@ def test_counts__equal_a_recount_after_every_iteration(planted, options, local_s
     assert state.global_state.held.held_tokens == 0.0
 
 
-def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
-    """As of large corpora, where it is hardly more than the temperature search holds out."""
+def test_a_small_held_out_share__is_released_too(simulated, monkeypatch):
+    """A share as low as in large corpora is hardly above what the temperature search holds out, but is released
+    all the same."""
     monkeypatch.setattr(schedule, "MAX_SPLIT_MERGE_HELD_SHARE", 0.06)
-    problem, states = lived(planted[0])
+    problem, states = fit_with_moves(simulated[0])
     seen = []
     for state in states:
         held = state.global_state.held
@@ -86,38 +94,38 @@ def test_a_smaller_share_held_out__is_released_likewise(planted, monkeypatch):
     assert [value for value, _ in itertools.groupby(share for share, _, _ in seen)] == [0.06, 0.0]
     assert sum(releasing for _, releasing, _ in seen) == 1
     assert state.global_state.moves.merges > 0
-    # It begins anew, where it was the alpha of the topics that were left.
+    # After the rounds, alpha is reset to its initial value; before, it had adapted to the topics that were left.
     assert min(alpha for _, _, alpha in seen) < 1.0
     assert state.global_state.alpha == 1.0
 
 
 @pytest.fixture(scope="module")
-def life(planted, early):
-    """The problem of a fit, and its states."""
-    problem, states = lived(planted[0])
+def fit_states(simulated, short_rounds):
+    """The problem of a fit with moves, and all its states."""
+    problem, states = fit_with_moves(simulated[0])
     return problem, list(states)
 
 
 @pytest.mark.parametrize("shards", [1, 7])
 def test_counts__are_conserved_by_any_number_of_shards(tmp_path, shards):
-    rows = planted_rows(8, documents=120, words=30, topics=3, tokens=60)
+    rows = simulated_rows(8, documents=120, words=30, topics=3, tokens=60)
     corpus = write_corpus(tmp_path / "corpus", rows, 30, shard_tokens=None if shards == 1 else 1000)
-    problem, states = lived(str(corpus))
+    problem, states = fit_with_moves(str(corpus))
     assert len(problem.shards) >= shards
     for state in states:
         check_counts(problem, state)
     assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
 
 
-def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
+def test_counts_and_variances_where_words_are_learned__equal_a_recount(simulated):
     options = {**OPTIONS, "learn": ("alpha", "gamma", "pi", "beta"), "most_active": 5}
-    problem, states = lived(planted[0], options)
+    problem, states = fit_with_moves(simulated[0], options)
     for state in itertools.islice(states, 0, None, 4):
         check_counts(problem, state)
         rows = state.blocks[0].value.rows
         shape = rows.active_counts.shape
         total = np.zeros((2, *shape))
-        for shard, swept in zip(counting(problem, state), state.swept, strict=True):
+        for shard, swept in zip(shards_without_held_out_tokens(problem, state), state.swept, strict=True):
             local = swept.value.local
             where = local.document_lists, local.document_topics
             starts = np.concatenate([[0], np.cumsum(np.diff(shard.offsets) * np.diff(where[0]))])
@@ -129,18 +137,18 @@ def test_counts_and_variances_where_words_are_learned__equal_a_recount(planted):
 
 
 @pytest.mark.parametrize("topics", [12, 140])
-def test_counts_of_a_warm_start__equal_a_recount(planted, tmp_path, topics):
-    fit(planted[0], tmp_path / "lda", family="lda", topics=8, beta=3.0, iterations=20, scheduler="serial")
-    known = warm_references(WarmSource.of(tmp_path / "lda"), Corpus(planted[0]), topics)
-    problem, states = lived(planted[0], {**OPTIONS, "topics": topics}, warm=known)
+def test_counts_of_a_warm_started_fit__equal_a_recount(simulated, tmp_path, topics):
+    fit(simulated[0], tmp_path / "lda", family="lda", topics=8, beta=3.0, iterations=20, scheduler="serial")
+    known = warm_references(WarmSource.of(tmp_path / "lda"), Corpus(simulated[0]), topics)
+    problem, states = fit_with_moves(simulated[0], {**OPTIONS, "topics": topics}, warm=known)
     for state in states:
         check_counts(problem, state)
     assert state.global_state.moves.merges + state.global_state.moves.deletes > 0
 
 
-def test_probabilities__sum_to_one_at_any_time(life):
-    """Also between the decision and the sweep that carries it out, as every iteration may be scored."""
-    problem, states = life
+def test_probabilities__sum_to_one_after_every_iteration(fit_states):
+    """This also holds between a decision and the sweep that carries it out, because every iteration may be scored."""
+    problem, states = fit_states
     documents = problem.shards[0].value.documents
     every = Shard.of(0, documents_of([dict.fromkeys(range(30), 1)] * documents))
     moving = 0
@@ -154,19 +162,19 @@ def test_probabilities__sum_to_one_at_any_time(life):
     assert moving >= 2
 
 
-def test_tokens_held_out__match_their_addresses_throughout(life):
-    """Tokens remain held out until they count again, in about the given share, and differ by shard and seed."""
-    problem, states = life
+def test_held_out_tokens__stay_the_same_until_their_release(fit_states):
+    """The same tokens remain held out until all are released, and make up about the intended share."""
+    problem, states = fit_states
     before = None
     for state in states:
         held = [
             shard.value.counts - held.counts
-            for shard, held in zip(problem.shards, counting(problem, state), strict=True)
+            for shard, held in zip(problem.shards, shards_without_held_out_tokens(problem, state), strict=True)
         ]
         held = np.concatenate(held)
         assert before is None or not held.any() or np.array_equal(held, before)
         before = held if held.any() else before
-    tokens = missing(problem)
+    tokens = tokens_of_corpus(problem)
     share = schedule.MAX_SPLIT_MERGE_HELD_SHARE
     assert abs(before.sum() / tokens - share) < 4 * math.sqrt(share / tokens)
     assert not held.any()
@@ -174,13 +182,15 @@ def test_tokens_held_out__match_their_addresses_throughout(life):
 
 @pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"topics": 140}], ids=str)
-def test_bits__do_not_depend_on_where_local_states_are_stored_nor_on_lost_work(planted, options, tmp_path, monkeypatch):
+def test_bits__do_not_depend_on_where_local_states_are_stored_nor_on_lost_work(
+    simulated, options, tmp_path, monkeypatch
+):
     monkeypatch.setattr("collapsium.workers.families.cvb.active_topics.CHUNK_RESPONSIBILITIES", 2000)
     found = []
     for scratch, every in ((None, 0), (str(tmp_path / "scratch"), 0), (None, 21)):
-        executor = Losing(SerialExecutor(), every) if every else None
+        executor = LosingExecutor(SerialExecutor(), every) if every else None
         problem = problem_of(
-            planted[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
+            simulated[0], "hdp", {**OPTIONS, **options}, scratch=scratch, executor=executor, iterations=ITERATIONS
         )
         checkpointer = RunCheckpointer(Run(tmp_path / "c"), problem, every=7) if every else Checkpointer()
         state = [state for state, _ in Fit(problem, Limits(iterations=ITERATIONS), checkpointer)][-1]
@@ -191,13 +201,14 @@ def test_bits__do_not_depend_on_where_local_states_are_stored_nor_on_lost_work(p
     assert found[0] == found[2]
 
 
-def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
-    """`held_tokens` above 0 keeps it from its tolerance, and a run that is out of iterations from a model."""
-    problem = problem_of(planted[0], "hdp", {"topics": 4, "beta": 3.0})
+def test_the_loop__does_not_end_while_tokens_are_held_out(simulated):
+    """Held-out tokens keep a run from ending by its tolerance, and from saving a model when its iterations are used
+    up."""
+    problem = problem_of(simulated[0], "hdp", {"topics": 4, "beta": 3.0})
     limits = Limits(iterations=9, tolerance=1.0)
 
     def made(waiting):
-        family = Waiting(problem.family, waiting)
+        family = UncountedUntil(problem.family, waiting)
         return [state for state, _ in Fit(replace(problem, family=family), limits)]
 
     assert made(0)[-1].iteration == 1
@@ -207,8 +218,8 @@ def test_the_loop__asks_the_family_whether_a_run_may_end(planted):
         made(10)
 
 
-class Waiting:
-    """A family on the driver that is settled from an iteration on."""
+class UncountedUntil:
+    """A family whose tokens are not all counted until the given iteration."""
 
     def __init__(self, family, until):
         self.family, self.until = family, until
@@ -221,9 +232,10 @@ class Waiting:
 
 
 @pytest.mark.parametrize("options", [{"learn": ("pi",)}, {"learn": ("alpha", "pi", "tau")}, {"hold": 200}], ids=str)
-def test_alpha__is_held_while_redundant_topics_go(planted, options):
-    """Before, it keeps its start, and shares of topics are learned; where alpha is learned, it begins there again."""
-    _, states = lived(planted[0], {**OPTIONS, **options})
+def test_alpha__is_fixed_while_redundant_topics_are_removed(simulated, options):
+    """Before, alpha keeps its initial value while topic shares are learned; afterwards a learned alpha starts there
+    again."""
+    _, states = fit_with_moves(simulated[0], {**OPTIONS, **options})
     first = next(states)
     start, before, seen = first.global_state.alpha, False, set()
     for state in states:

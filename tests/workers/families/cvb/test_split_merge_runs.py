@@ -1,4 +1,4 @@
-"""Runs in which topics merge and go: stopped and resumed, on all executors, refused, and by default."""
+"""Runs with split-merge moves: stopped and resumed, on all executors, with options that exclude moves, and by default."""
 
 import math
 
@@ -10,97 +10,99 @@ from collapsium.pipeline.estimators import CollapsedHDP
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.cvb import schedule
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.fits import bits, problem_of, resumed, scores_of
 from tests.workers.families.cvb.conftest import FIT, ITERATIONS, OPTIONS, iterations_of, shards_of
 
-pytestmark = pytest.mark.usefixtures("early")
+pytestmark = pytest.mark.usefixtures("short_rounds")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("where", [("threads", 1), ("threads", 3), ("processes", 2)], ids=str)
 @pytest.mark.xdist_group("clusters")
-def test_bits__do_not_depend_on_the_executor(planted, whole, where, tmp_path, clusters):
+def test_bits__do_not_depend_on_the_executor(simulated, run_with_moves, where, tmp_path, clusters):
     kind, workers = where
     scheduler = clusters(workers) if kind == "processes" else kind
     workers = workers if kind == "threads" else None
-    model = fit(planted[0], tmp_path / "run", heldout=planted[1], scheduler=scheduler, workers=workers, **FIT)
-    assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
-    assert iterations_of(tmp_path / "run") == iterations_of(whole)
+    model = fit(simulated[0], tmp_path / "run", heldout=simulated[1], scheduler=scheduler, workers=workers, **FIT)
+    assert bits(model, shards_of(simulated[0])) == bits(Model(run_with_moves), shards_of(simulated[0]))
+    assert iterations_of(tmp_path / "run") == iterations_of(run_with_moves)
 
 
 @pytest.mark.long
 def test_a_run_that_stops_in_any_step_of_a_round__is_resumed_to_the_same_bits_and_events(
-    planted, whole, steps, tmp_path
+    simulated, run_with_moves, steps, tmp_path
 ):
-    expected = bits(Model(whole), shards_of(planted[0]))
+    expected = bits(Model(run_with_moves), shards_of(simulated[0]))
     for number in steps.values():
-        out = stopped(planted, tmp_path / str(number), number)
+        out = stopped(simulated, tmp_path / str(number), number)
         assert Run(out).checkpoints.candidates()[0][0] == number
-        assert verify(out).broken == []  # also while tokens do not count
+        assert verify(out).broken == []  # even while tokens are held out
         model = resumed(out, scheduler="serial")
-        assert bits(model, shards_of(planted[0])) == expected
-        assert iterations_of(out) == iterations_of(whole)
+        assert bits(model, shards_of(simulated[0])) == expected
+        assert iterations_of(out) == iterations_of(run_with_moves)
         assert verify(out).broken == []
 
 
-def stopped(planted, out, number):
-    """A run that was stopped after an iteration, which it keeps."""
+def stopped(simulated, out, number):
+    """Return the folder of a run that was stopped after an iteration, which its checkpoint contains."""
 
     def sink(event):
         if event["event"] == "iteration" and event["iteration"] == number:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(planted[0], out, heldout=planted[1], sinks=[sink], scheduler="serial", **FIT)
+        fit(simulated[0], out, heldout=simulated[1], sinks=[sink], scheduler="serial", **FIT)
     return out
 
 
-def test_figures__tell_of_topics_and_moves(whole, planted, tmp_path):
-    iterations = iterations_of(whole)
+def test_figures__count_topics_and_moves(run_with_moves, simulated, tmp_path):
+    iterations = iterations_of(run_with_moves)
     for before, after in zip(iterations, iterations[1:], strict=False):
         pending = after["topics"] + after["merges"] + after["deletes"] - after["splits"] - OPTIONS["topics"]
-        assert pending >= 0  # halves, until they are judged
+        assert pending >= 0  # halves of splits count as topics only once they are accepted
         assert after["splits"] >= before["splits"]
         assert after["merges"] >= before["merges"]
         assert after["deletes"] >= before["deletes"]
         assert after["topics_99"] <= max(after["topics"], before["topics"])
     assert pending == 0
-    fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, "split_merge_moves": False})
+    fit(simulated[0], tmp_path / "run", scheduler="serial", **{**FIT, "split_merge_moves": False})
     assert "merges" not in iterations_of(tmp_path / "run")[-1]
     assert "topics_99" in iterations_of(tmp_path / "run")[-1]
 
 
-def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(planted, steps, tmp_path):
-    """Nor while moves are pending; it ends once all tokens count, and then every token has a topic."""
+def test_a_run_under_its_tolerance__does_not_end_while_tokens_are_held_out(simulated, steps, tmp_path):
+    """Nor does it end while moves are pending. Once it ends, every token has a topic."""
     options = {**FIT, "tolerance": 0.5, "scheduler": "serial"}
     for name, stop_on in (("counts", "counts"), ("score", "score")):
-        model = fit(planted[0], tmp_path / name, heldout=planted[1], stop_on=stop_on, **options)
+        model = fit(simulated[0], tmp_path / name, heldout=simulated[1], stop_on=stop_on, **options)
         assert steps["release"] < model.record.iterations < ITERATIONS
-        # A tenth of the tokens were missing while they were held out.
-        assert math.isclose(model.rows(0).word_topic.sum(), Corpus(planted[0]).manifest.tokens, rel_tol=1e-5)
+        # a model saved earlier would lack the held-out tenth of the tokens
+        assert math.isclose(model.rows(0).word_topic.sum(), Corpus(simulated[0]).manifest.tokens, rel_tol=1e-5)
         assert scores_of(tmp_path / name)[-1] < 0.0
         assert verify(tmp_path / name).broken == []
-    model = fit(planted[0], tmp_path / "off", **{**options, "split_merge_moves": False})
+    model = fit(simulated[0], tmp_path / "off", **{**options, "split_merge_moves": False})
     assert model.record.iterations < schedule.FIRST_ROUND
 
 
-def test_a_resumed_run_of_fewer_iterations__leaves_no_model_without_some_of_the_tokens(planted, whole, steps, tmp_path):
+def test_fewer_iterations_than_planned__are_refused_on_resuming_and_leave_no_model(
+    simulated, run_with_moves, steps, tmp_path
+):
     within = steps["release"] - 2  # tokens are still held out
-    out = stopped(planted, tmp_path / "run", within)
+    out = stopped(simulated, tmp_path / "run", within)
     message = f"iterations: expected at least {ITERATIONS}, with which the run was planned, found {within + 1}"
     with pytest.raises(OptionError, match=message):
         resume(out, iterations=within + 1, scheduler="serial")
     assert not (out / "model").exists()
     model = resumed(out, iterations=ITERATIONS, scheduler="serial")
-    assert bits(model, shards_of(planted[0])) == bits(Model(whole), shards_of(planted[0]))
+    assert bits(model, shards_of(simulated[0])) == bits(Model(run_with_moves), shards_of(simulated[0]))
 
 
-def test_a_resumed_run_of_more_iterations__continues_with_all_tokens(planted, whole, steps, tmp_path):
-    """Rounds end when they would have: the run was planned so."""
-    out = stopped(planted, tmp_path / "run", steps["scores"])
+def test_a_resumed_run_of_more_iterations__continues_with_all_tokens(simulated, run_with_moves, steps, tmp_path):
+    """Rounds end as planned for the original number of iterations."""
+    out = stopped(simulated, tmp_path / "run", steps["scores"])
     model = resumed(out, iterations=ITERATIONS + 20, scheduler="serial")
-    assert iterations_of(out)[: len(iterations_of(whole))] == iterations_of(whole)
+    assert iterations_of(out)[: len(iterations_of(run_with_moves))] == iterations_of(run_with_moves)
     assert model.record.iterations == ITERATIONS + 20
     assert verify(out).broken == []
 
@@ -120,9 +122,9 @@ def test_a_resumed_run_of_more_iterations__continues_with_all_tokens(planted, wh
     ],
     ids=str,
 )
-def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, text):
+def test_moves__are_refused_with_options_that_exclude_them(simulated, tmp_path, options, text):
     with pytest.raises(OptionError) as raised:
-        fit(planted[0], tmp_path / "run", scheduler="serial", **{**FIT, **options})
+        fit(simulated[0], tmp_path / "run", scheduler="serial", **{**FIT, **options})
     assert text in str(raised.value)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "run").exists()
@@ -133,7 +135,7 @@ def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, 
     [
         ({}, 99, False),
         ({}, 100, True),
-        ({}, 0, False),  # not known
+        ({}, 0, False),  # number of iterations unknown
         ({"split_merge_moves": False}, 500, False),
         ({"split_merge_moves": True}, 62, True),
         ({"responsibilities": "dense"}, 500, False),
@@ -143,19 +145,19 @@ def test_moves__are_refused_where_there_can_be_none(planted, tmp_path, options, 
     ],
     ids=str,
 )
-def test_moves__are_made_by_default_if_there_are_enough_iterations(planted, options, iterations, on):
-    global_state = problem_of(planted[0], "hdp", {"topics": 12, **options}, iterations=iterations).global_state
+def test_moves__are_made_by_default_if_there_are_enough_iterations(simulated, options, iterations, on):
+    global_state = problem_of(simulated[0], "hdp", {"topics": 12, **options}, iterations=iterations).global_state
     assert (global_state.moves is not None) == on
 
 
-def test_moves__are_off_by_themselves_in_the_stochastic_schedule(planted):
-    global_state = problem_of(planted[0], "hdp", {"topics": 12}, iterations=500, stochastic=True).global_state
+def test_moves__are_off_by_default_in_the_stochastic_schedule(simulated):
+    global_state = problem_of(simulated[0], "hdp", {"topics": 12}, iterations=500, stochastic=True).global_state
     assert global_state.moves is None
 
 
-def test_an_estimator__has_the_topics_that_are_left(planted):
-    """And makes steps from them: a topic that has gone stays empty."""
-    rows = planted_rows(5, documents=120, words=30, topics=3, tokens=40)
+def test_an_estimator__has_the_topics_that_remain(simulated):
+    """It can also continue from these topics with `partial_fit`: deleted topics stay empty."""
+    rows = simulated_rows(5, documents=120, words=30, topics=3, tokens=40)
     counts = np.array([[row.get(word, 0) for word in range(30)] for row in rows])
     model = CollapsedHDP(n_components=12, beta=3.0, max_iter=100, random_state=0).fit(counts)
     shape = model.components_.shape
@@ -167,10 +169,10 @@ def test_an_estimator__has_the_topics_that_are_left(planted):
     np.testing.assert_allclose(model.transform(counts).sum(axis=1), 1.0, rtol=1e-6)
 
 
-def test_samples_and_restarts__are_whole_models(planted, tmp_path):
-    """A sample that is kept while tokens are held out is one of the others, as `verify` knows."""
+def test_samples_and_restarts__are_complete_models(simulated, tmp_path):
+    """`verify` accepts all models, although some samples are due while tokens are held out."""
     options = {**FIT, "scheduler": "serial"}
-    fit(planted[0], tmp_path / "samples", samples=3, sample_every=35, **options)
-    fit(planted[0], tmp_path / "restarts", restarts=2, **options)
+    fit(simulated[0], tmp_path / "samples", samples=3, sample_every=35, **options)
+    fit(simulated[0], tmp_path / "restarts", restarts=2, **options)
     for name in ("samples", "restarts"):
         assert verify(tmp_path / name).broken == []

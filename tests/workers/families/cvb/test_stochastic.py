@@ -11,14 +11,14 @@ from collapsium.workers.kernels.cvb import stochastic
 from collapsium.workers.kernels.cvb.records import Priors
 from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import stochastic as naive
-from tests.strategies import bags, documents_of, pair_totals, weighed
+from tests.strategies import bags, documents_of, pair_totals, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A shard, rows of its words in which other shards count too, and how to step over it."""
+    """A shard, rows of its words that also include counts of other shards, and the arguments of a sweep."""
 
     shard: Shard
     topics: int
@@ -36,7 +36,7 @@ class Steps:
 
 @st.composite
 def steps(draw, passes=(1, 2, 4), **kwargs):
-    """Shards of empty documents and others, rows without a token or with many, batches of one document or of all."""
+    """Draw shards with and without empty documents, rows with no or many tokens, and batches of one to four documents."""
     shard = Shard.of(0, documents_of(draw(bags(some_token=False, **kwargs))[0]))
     noise, topics = np.random.default_rng(draw(st.integers(0, 2**31))), draw(st.integers(1, 5))
     batch = draw(st.integers(1, 4))
@@ -44,7 +44,7 @@ def steps(draw, passes=(1, 2, 4), **kwargs):
     rates = np.where(
         lengths > 0, np.minimum((1.0 + draw(st.sampled_from([0, 7])) + np.arange(lengths.size)) ** -0.9, 0.999), 0.0
     )
-    # What words that are not of the shard count is in the totals too.
+    # The totals also include counts of words that the shard lacks.
     row_topic = draw(st.sampled_from([0.0, 1.0, 30.0])) * noise.random((shard.words.size, topics))
     row_topic *= noise.random(row_topic.shape) < 0.7
     rows = {"row_topic": row_topic, "totals": row_topic.sum(axis=0) + noise.uniform(0.0, 9.0, topics)}
@@ -55,7 +55,8 @@ def steps(draw, passes=(1, 2, 4), **kwargs):
 
 
 def run(state, tables=True):
-    """Step: E[n_kw], E[n_k], what is left of a count that stood before, n_dk, and the sums of E[s_dk]."""
+    """Sweep with the kernel: return E[n_kw], E[n_k], the factor by which old counts have decayed, n_dk, and the sums
+    of E[s_dk]."""
     stored = (state.rows["row_topic"] / state.left).astype(np.float32)
     totals, left = state.rows["totals"].copy(), np.array([state.left])
     found = np.full((state.shard.documents, state.topics), np.nan, dtype=np.float32)
@@ -72,7 +73,7 @@ def run(state, tables=True):
     return stored.astype(np.float64) * left[0], totals, left[0] / state.left, found, sums
 
 
-def run_twin(state):
+def run_naive(state):
     return naive.sweep(
         *state.arguments, state.rows["total"], state.batch, state.rates, state.scales, state.passes,
         state.rows["row_topic"], state.rows["totals"],
@@ -81,10 +82,10 @@ def run_twin(state):
 
 @pytest.mark.parametrize("weights", [False, True])
 @given(state=steps(), seed=st.integers(0, 1000))
-def test_sweep__equals_its_twin(state, seed, weights):
-    state = replace(state, shard=weighed(state.shard, seed)) if weights else state
+def test_sweep__equals_the_naive_version(state, seed, weights):
+    state = replace(state, shard=with_token_weights(state.shard, seed)) if weights else state
     row_topic, totals, left, document_topic, tables = run(state)
-    twin = run_twin(state)
+    twin = run_naive(state)
     largest = max(twin[1].max(), 1.0)
     np.testing.assert_allclose(row_topic, twin[0], rtol=1e-4, atol=1e-6 * largest)
     np.testing.assert_allclose(totals, twin[1], rtol=1e-5)
@@ -94,8 +95,8 @@ def test_sweep__equals_its_twin(state, seed, weights):
 
 
 @given(steps(max_count=900))
-def test_sweep__loses_no_token(state):
-    """Batches scaled to the whole corpus conserve its number of tokens."""
+def test_sweep__conserves_the_number_of_tokens(state):
+    """Batches scaled to the whole corpus leave its number of tokens unchanged."""
     corpus = float(state.rows["totals"].sum())
     lengths = np.add.reduceat(state.shard.lengths, np.arange(0, state.shard.documents, state.batch))
     state = Steps(**{**vars(state), "scales": corpus / np.maximum(lengths, 1.0)})
@@ -104,13 +105,13 @@ def test_sweep__loses_no_token(state):
     np.testing.assert_allclose(document_topic.sum(axis=1, dtype=np.float64), state.shard.lengths, rtol=1e-5)
     assert (document_topic >= 0.0).all()
     assert (row_topic >= 0.0).all()
-    # What the totals gain, the rows of the shard's words gain: all others only lose.
+    # The totals only gain what the rows of the shard's words gain; counts of all other words decay.
     gained = row_topic.sum(axis=0) - left * state.rows["row_topic"].sum(axis=0)
     np.testing.assert_allclose(totals - left * state.rows["totals"], gained, rtol=1e-4, atol=1e-5 * corpus)
 
 
 @given(steps(), st.data())
-def test_sweep__in_runs_of_batches_is_the_sweep_of_all(state, data):
+def test_sweeps_over_successive_batches__equal_one_sweep_over_all(state, data):
     cut = data.draw(st.integers(0, state.rates.size))
     whole = run(state)
     stored = (state.rows["row_topic"] / state.left).astype(np.float32)
@@ -132,13 +133,13 @@ def test_sweep__in_runs_of_batches_is_the_sweep_of_all(state, data):
 
 
 @given(steps())
-def test_sweep__does_the_same_where_no_tables_are_wanted(state):
+def test_sweep__gives_the_same_counts_without_table_sums(state):
     for found, expected in zip(run(state, tables=False)[:-1], run(state)[:-1], strict=True):
         np.testing.assert_array_equal(found, expected)
 
 
-def simple(rows, topics=3, passes=3, batch=1, word=2.0):
-    """Documents over rows whose words count the same in all topics, of which one is as large as the next."""
+def steps_with_equal_topics(rows, topics=3, passes=3, batch=1, word=2.0):
+    """Draw documents over rows in which each word has the same count in all topics, and all topics are equally large."""
     shard = Shard.of(0, documents_of(rows))
     batches = -(-shard.documents // batch)
     rates, scales = np.linspace(0.5, 0.1, batches), np.linspace(2.0, 3.0, batches)
@@ -149,10 +150,11 @@ def simple(rows, topics=3, passes=3, batch=1, word=2.0):
 
 
 @pytest.mark.parametrize("passes", [1, 5])
-def test_sweep__of_topics_that_are_alike_follows_the_prior(passes):
-    """A document's tokens fall to its topics by a_k, whether it has one word or several, which no pass changes."""
+def test_sweep__of_equal_topics_follows_the_prior(passes):
+    """The tokens of a document are divided among the topics in proportion to a_k, for any number of words and of
+    passes."""
     for rows in ([{0: 7}], [{0: 1, 1: 3, 2: 2}]):
-        state = simple(rows, passes=passes)
+        state = steps_with_equal_topics(rows, passes=passes)
         row_topic, totals, left, document_topic, _ = run(state)
         share = state.rows["a"] / state.rows["a"].sum()
         np.testing.assert_allclose(document_topic, state.shard.lengths[:, np.newaxis] * share, rtol=1e-5)
@@ -163,28 +165,28 @@ def test_sweep__of_topics_that_are_alike_follows_the_prior(passes):
 
 
 @given(steps(max_words=1))
-def test_sweep__of_one_word_equals_its_twin(state):
+def test_sweep__of_a_single_word_equals_the_naive_version(state):
     row_topic, totals, _, document_topic, tables = run(state)
-    twin = run_twin(state)
+    twin = run_naive(state)
     np.testing.assert_allclose(document_topic, twin[3], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(row_topic, twin[0], rtol=1e-4, atol=1e-6 * max(totals.max(), 1.0))
     np.testing.assert_allclose(tables, twin[4], rtol=1e-4, atol=1e-6)
 
 
-def test_sweep__of_one_topic_counts_tokens():
-    state = simple([{0: 2, 1: 1}, {}, {1: 4}], topics=1)
+def test_sweep__of_a_single_topic_counts_tokens():
+    state = steps_with_equal_topics([{0: 2, 1: 1}, {}, {1: 4}], topics=1)
     row_topic, totals, left, document_topic, tables = run(state)
     np.testing.assert_allclose(document_topic, [[3.0], [0.0], [4.0]], rtol=1e-6)
     (first, second, third), (scale, _, last) = state.rates, state.scales
     came = np.array([2.0, 1.0]) * first * scale * (1 - second) * (1 - third) + np.array([0.0, 4.0]) * third * last
     np.testing.assert_allclose(row_topic[:, 0], 2.0 * left + came, rtol=1e-5)
     np.testing.assert_allclose(totals, 10.0 * left + came.sum(), rtol=1e-6)
-    a = state.rows["a"][0]  # all tokens are the topic's: a (psi(a + n) - psi(a)) tables a document
+    a = state.rows["a"][0]  # all tokens belong to the topic: a (psi(a + n) - psi(a)) tables per document
     np.testing.assert_allclose(tables, sum(a / (a + i) for n in (3, 4) for i in range(n)), rtol=1e-4)
 
 
-def test_sweep__of_empty_documents_only_forgets():
-    state = simple([{}, {0: 1}, {}])
+def test_sweep__of_empty_documents_only_decays_counts():
+    state = steps_with_equal_topics([{}, {0: 1}, {}])
     state = Steps(**{**vars(state), "shard": Shard.of(0, documents_of([{}, {}, {}]))})
     state.rows.update(row_topic=np.zeros((0, 3)), b=np.zeros(0))
     row_topic, totals, left, document_topic, tables = run(state)
@@ -195,11 +197,11 @@ def test_sweep__of_empty_documents_only_forgets():
     np.testing.assert_array_equal(tables, 0.0)
 
 
-def test_sweep__draws_a_documents_tokens_together():
-    """Each pass continues from the proportions of the previous one: a document's largest topic grows."""
+def test_passes__concentrate_a_documents_tokens_on_its_largest_topic():
+    """Each pass continues from the previous pass's proportions, so the share of a document's largest topic grows."""
     found = []
     for passes in (1, 2, 4, 8):
-        state = simple([{0: 5, 1: 1}], topics=2, passes=passes)
+        state = steps_with_equal_topics([{0: 5, 1: 1}], topics=2, passes=passes)
         state.rows.update(a=np.full(2, 0.1), row_topic=np.array([[9.0, 1.0], [4.0, 6.0]]))
         found.append(run(state)[3][0, 0])
     assert found == sorted(found)
@@ -207,9 +209,9 @@ def test_sweep__draws_a_documents_tokens_together():
 
 
 @pytest.mark.parametrize("small", [1e-30, 1e-12, 1e-3])
-def test_sweep__is_finite_where_priors_vanish_and_words_are_new(small):
-    """Sticks of topics without a token fall to nothing; a word of which nothing is known has its prior only."""
-    state = simple([{0: 1}, {}, {2: 3}, {0: 2, 1: 1}], word=0.0)
+def test_sweep__is_finite_with_vanishing_priors_and_new_words(small):
+    """Sticks of topics without tokens vanish, and a word that never occurred has only its prior."""
+    state = steps_with_equal_topics([{0: 1}, {}, {2: 3}, {0: 2, 1: 1}], word=0.0)
     state.rows.update(a=np.array([0.5, 0.5, small]), b=np.full(3, max(small, 1e-12)), totals=np.zeros(3))
     row_topic, totals, _, document_topic, tables = run(state)
     for values in (row_topic, totals, document_topic, tables):
@@ -217,8 +219,8 @@ def test_sweep__is_finite_where_priors_vanish_and_words_are_new(small):
     np.testing.assert_allclose(document_topic.sum(axis=1), state.shard.lengths, rtol=1e-5)
 
 
-def test_sweep__leaves_its_inputs_alone():
-    state = simple([{0: 2, 1: 1}, {1: 4}])
+def test_sweep__does_not_change_its_inputs():
+    state = steps_with_equal_topics([{0: 2, 1: 1}, {1: 4}])
     held = [*state.arguments, state.rates, state.scales]
     before = [values.copy() for values in held]
     for values in held:

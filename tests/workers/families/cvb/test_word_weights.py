@@ -1,4 +1,4 @@
-"""Weights of words: what a token counts, scores of plain tokens, and tables of weights from files."""
+"""Weights of words: the weights of tokens, held-out scores of unweighted tokens, and tables of weights from files."""
 
 import csv
 import json
@@ -17,7 +17,7 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import OptionError
 from collapsium.workers.families import word_weights
 from collapsium.workers.families.document_entries import weighed
-from tests.conftest import rest_long, write_corpus, write_halves
+from tests.conftest import mark_rest_long, write_corpus, write_halves
 from tests.fits import arrays_of, bits, problem_of, scores_of
 from tests.pipeline.cli.commands import command, one_line
 from tests.strategies import documents_of
@@ -29,13 +29,13 @@ WORDS, COMMON = 120, 20
 
 @pytest.fixture
 def tiny(tmp_path):
-    """Five documents of four words in two shards; word 4 never occurs."""
+    """Five documents of four words in two shards; the fifth word never occurs."""
     return write_corpus(tmp_path / "tiny", ROWS, 5, shard_tokens=8)
 
 
 @pytest.fixture(scope="module")
 def halves(tmp_path_factory):
-    """A training and a held-out corpus of five topics over words of their own, under a layer of common words."""
+    """A training and a held-out corpus with five topics over separate words, mixed with common words."""
     generator, place = np.random.default_rng(3), tmp_path_factory.mktemp("common")
     phi = np.zeros((5, WORDS))
     for topic in range(5):
@@ -50,10 +50,10 @@ def halves(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(halves, tmp_path_factory):
-    """A run without weights, and runs with the weights of a formula, each made once; returns a function of the weights."""
+    """A function that returns the run with some weights, each fitted once."""
     place = tmp_path_factory.mktemp("runs")
 
-    def made(weights):
+    def run_with(weights):
         out = place / str(weights)
         if not out.exists():
             fit(
@@ -62,11 +62,11 @@ def runs(halves, tmp_path_factory):
             )  # fmt: skip
         return out
 
-    return made
+    return run_with
 
 
 def pair_weights(corpus, formula):
-    """The weight of all tokens of each pair, of all documents, by the product."""
+    """Return the total weight of the tokens of each pair of document and word, from the weights of the shards."""
     opened, found = Corpus(corpus), []
     problem = problem_of(corpus, "lda", {"topics": 2, "weights": formula})
     table = weights_of(opened, problem.config, problem.executor, problem.shards)
@@ -77,7 +77,7 @@ def pair_weights(corpus, formula):
 
 
 def expected_weights(formula):
-    """The same by the definitions, scaled so that all tokens together weigh as many as they are."""
+    """Return these weights by the definitions, scaled to sum to the number of tokens."""
     counts = np.array([[row.get(word, 0) for word in range(4)] for row in ROWS], dtype=np.float64)
     idf = np.log(len(ROWS) / (counts > 0).sum(axis=0))
     shares = counts / counts.sum(axis=0)
@@ -94,18 +94,18 @@ def test_weights__match_the_definitions_and_keep_the_number_of_tokens(tiny, form
     assert found.sum() == pytest.approx(Corpus(tiny).manifest.tokens, rel=1e-6)
 
 
-def test_weights__of_a_table_are_scaled_and_other_words_weigh_one(tiny):
+def test_weights_of_a_table__are_scaled_and_other_words_have_weight_one(tiny):
     found = pair_weights(tiny, {"w0": 0.0, "w1": 5.0})
     counts = np.array([count for row in ROWS for _, count in sorted(row.items())], dtype=np.float64)
     weights = np.array([{0: 0.0, 1: 5.0}.get(word, 1.0) for row in ROWS for word in sorted(row)])
     mean = (weights * counts).sum() / counts.sum()
-    # A weight of 0 is a thousandth of the mean, so that the word's plain tokens are known.
+    # A weight of 0 becomes a thousandth of the mean, so that the word's number of tokens can be recovered.
     weights = np.maximum(weights, 1e-3 * mean)
     np.testing.assert_allclose(found, weights * counts * counts.sum() / (weights * counts).sum(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("family", ["lda", "hdp", "vb-lda"])
-def test_weights__that_are_all_the_same_score_as_no_weights_do(small, tmp_path, family):
+def test_equal_weights__give_the_scores_of_a_fit_without_weights(small, tmp_path, family):
     scores = {}
     for name, weights in (("none", None), ("ones", {"w0": 1.0})):
         options = {"topics": 4, "iterations": 10, "heldout": small[1], "weights": weights, "scheduler": "serial"}
@@ -114,8 +114,8 @@ def test_weights__that_are_all_the_same_score_as_no_weights_do(small, tmp_path, 
     assert scores["ones"] == pytest.approx(scores["none"], abs=0.02)
 
 
-@pytest.mark.parametrize("formula", rest_long(FORMULAS))
-def test_weights__leave_common_words_out_of_the_top_of_topics(runs, formula):
+@pytest.mark.parametrize("formula", mark_rest_long(FORMULAS))
+def test_weights__keep_common_words_out_of_the_top_words(runs, formula):
     shares, scores = {}, {}
     for name, weights in (("none", None), ("weighted", formula)):
         words = [word for topic in topics(runs(weights), words=10) for word, _ in topic.words]
@@ -123,13 +123,13 @@ def test_weights__leave_common_words_out_of_the_top_of_topics(runs, formula):
         scores[name] = scores_of(runs(weights))[-1]
     assert shares["none"] > 0.3
     assert shares["weighted"] < 0.1
-    # Scores of plain tokens stay comparable: the same topics, seen through weights, predict as well.
+    # Scores count unweighted tokens, so they stay comparable: the same topics predict as well with weights.
     assert scores["weighted"] == pytest.approx(scores["none"], abs=0.05)
     assert verify(runs(formula)).broken == []
 
 
-def test_unseen_documents__are_weighed_as_the_model_does(runs, tmp_path):
-    """A document of common words with few others follows these."""
+def test_unseen_documents__are_weighted_like_training_documents(runs, tmp_path):
+    """In a document of many common and a few rare words, the rare words determine the topics."""
     rows = [{**dict.fromkeys(range(COMMON), 6), **dict.fromkeys(range(COMMON + 20 * topic, COMMON + 20 * topic + 4), 1)}
             for topic in range(5)]  # fmt: skip
     unseen, largest = write_corpus(tmp_path / "unseen", rows, WORDS), {}
@@ -142,8 +142,8 @@ def test_unseen_documents__are_weighed_as_the_model_does(runs, tmp_path):
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, "log-tf-idf"), ("idf", None), ("idf", "entropy")])
-@pytest.mark.parametrize("responsibilities", rest_long(["active", "dense"]))
-def test_warm_starts__between_weights_conserve_counts(halves, tmp_path, before, after, responsibilities):
+@pytest.mark.parametrize("responsibilities", mark_rest_long(["active", "dense"]))
+def test_warm_starts_between_different_weights__conserve_counts(halves, tmp_path, before, after, responsibilities):
     options = {"family": "lda", "topics": 5, "responsibilities": responsibilities, "scheduler": "serial"}
     fit(halves[0], tmp_path / "first", iterations=6, weights=before, checkpoint_every=3, **options)
     fit(halves[0], tmp_path / "second", iterations=4, weights=after, warm=tmp_path / "first", **options)
@@ -151,7 +151,7 @@ def test_warm_starts__between_weights_conserve_counts(halves, tmp_path, before, 
 
 
 @pytest.mark.long
-def test_restarts_and_samples__take_weights(halves, tmp_path):
+def test_restarts_and_samples__support_weights(halves, tmp_path):
     options = {"family": "lda", "topics": 5, "iterations": 6, "weights": "idf", "scheduler": "serial"}
     fit(halves[0], tmp_path / "restarts", restarts=2, **options)
     fit(halves[0], tmp_path / "samples", samples=2, sample_every=2, **options)
@@ -160,7 +160,7 @@ def test_restarts_and_samples__take_weights(halves, tmp_path):
 
 
 def write_table(path, rows):
-    """Write words and weights as the ending of a path says."""
+    """Write words and weights in the format that the path's suffix names."""
     if path.suffix == ".parquet":
         pq.write_table(pa.table({"word": [word for word, _ in rows], "weight": [weight for _, weight in rows]}), path)
         return path
@@ -170,19 +170,19 @@ def write_table(path, rows):
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv", "parquet"])
-def test_files__of_weights_give_the_bits_of_the_same_mapping(small, tmp_path, ending):
+def test_files_of_weights__give_the_bits_of_the_same_mapping(small, tmp_path, ending):
     table = {"w1": 0.25, "w2": 3.0}
     path = write_table(tmp_path / f"weights.{ending}", [*table.items()])
     options = {"family": "lda", "topics": 3, "iterations": 3, "scheduler": "serial"}
     model = fit(small[0], tmp_path / "one", weights=path, **options)
-    path.unlink()  # the run has the weights
+    path.unlink()  # the run has a copy of the weights
     from_file = fit(small[0], tmp_path / "other", weights=table, **options)
     assert bits(model, 5) == bits(from_file, 5)
     assert model.record.options["weights"] == {"words": ["w1", "w2"], "weights": [0.25, 3.0]}
     assert info(tmp_path / "one")["options"]["weights"] == "a table of 2 words"
 
 
-def test_weights__may_come_from_a_configuration_file(small, tmp_path, capsys):
+def test_weights__can_be_set_in_a_configuration_file(small, tmp_path, capsys):
     (tmp_path / "fit.toml").write_text('family = "lda"\ntopics = 3\niterations = 2\n[weights]\nw0 = 0.5\n')
     assert command(capsys, "fit", str(small[0]), str(tmp_path / "run"), "--config", str(tmp_path / "fit.toml"))[0] == 0
     assert json.loads((tmp_path / "run/run.json").read_text())["options"]["weights"]["words"] == ["w0"]
@@ -214,7 +214,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_bad_tables__are_refused_and_nothing_is_written(small, tmp_path, text):
+def test_invalid_tables__are_refused_before_anything_is_written(small, tmp_path, text):
     (tmp_path / "bad.tsv").write_text(text)
     with pytest.raises(OptionError, match=BAD[text]):
         fit(small[0], tmp_path / "run", family="lda", topics=3, weights=tmp_path / "bad.tsv")
@@ -223,14 +223,15 @@ def test_bad_tables__are_refused_and_nothing_is_written(small, tmp_path, text):
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"PAR1 and then nothing"])
 @pytest.mark.parametrize("ending", ["tsv", "parquet"])
-def test_files__of_another_kind_are_refused(small, tmp_path, content, ending):
+def test_files_of_another_format__are_refused(small, tmp_path, content, ending):
     (tmp_path / f"bad.{ending}").write_bytes(content)
     with pytest.raises(OptionError, match="weights: .*: expected"):
         fit(small[0], tmp_path / "run", family="lda", topics=3, weights=tmp_path / f"bad.{ending}")
 
 
-def test_files__that_are_no_files_or_swell_are_refused(tmp_path, monkeypatch):
-    """The name may come out of a record, so that a pipe must not be waited for, nor a bomb be decoded."""
+def test_pipes_and_decompression_bombs__are_refused(tmp_path, monkeypatch):
+    """A path may come from an untrusted record, so the reader must neither block on a pipe nor decode a decompression
+    bomb."""
     os.mkfifo(tmp_path / "pipe.tsv")
     for place in (tmp_path / "pipe.tsv", tmp_path):
         with pytest.raises(OptionError, match="weights: .*: expected a file .it is a folder, a pipe or a device"):
@@ -246,19 +247,19 @@ def test_files__that_are_no_files_or_swell_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["idff", 3, ["idf"], {"w0": "1"}, {"w0": True}, {1: 1.0}, {}])
-def test_values__of_another_kind_are_refused(value):
+def test_values_of_another_type__are_refused(value):
     with pytest.raises(OptionError, match="weights: expected"):
         make_options("lda", {"topics": 3, "weights": value})
 
 
-def test_tables__for_another_vocabulary_name_the_nearest_words(small, tmp_path, capsys):
+def test_tables_for_another_vocabulary__are_refused_with_the_nearest_words(small, tmp_path, capsys):
     with pytest.raises(OptionError, match=r"lacks 2 of 2: 'w1x' \(did you mean 'w1"):
         fit(small[0], tmp_path / "run", family="lda", topics=3, weights={"w1x": 1.0, "other": 2.0})
     code, _, err = command(capsys, "fit", str(small[0]), str(tmp_path / "run"), "--family", "lda", "--topics", "3",
                             "--weights", str(write_table(tmp_path / "w.csv", [("w1x", 1), ("v", 2)])))  # fmt: skip
     assert code != 0
     assert "lacks 2 of 2" in one_line(err)
-    # A few unknown words are left out, with a notice.
+    # A few unknown words are ignored, with a notice.
     path = write_table(tmp_path / "few.csv", [("w1", 1), ("w2", 2), ("w3x", 2)])
     code, _, err = command(capsys, "fit", str(small[0]), str(tmp_path / "few"), "--family", "lda", "--topics", "3",
                             "--iterations", "2", "--weights", str(path))  # fmt: skip
@@ -267,7 +268,7 @@ def test_tables__for_another_vocabulary_name_the_nearest_words(small, tmp_path, 
 
 
 @pytest.mark.parametrize("family", ["gibbs-lda", "hdsp", "ncrp", "labeled-lda", "segmented-lda"])
-def test_families__without_weights_name_those_with_them(small, tmp_path, family, capsys):
+def test_families_without_weights__are_refused_with_a_list_of_those_with_weights(small, tmp_path, family, capsys):
     with pytest.raises(OptionError, match="unknown option 'weights' of family .*; families with it: hdp, keyword-lda"):
         make_options(family, {"weights": "idf"})
     code, _, err = command(capsys, "fit", str(small[0]), str(tmp_path / "run"), "--family", family, "--weights", "idf")
@@ -275,7 +276,7 @@ def test_families__without_weights_name_those_with_them(small, tmp_path, family,
     assert "Families with it: hdp, keyword-lda, lda, vb-lda" in one_line(err)
 
 
-def test_estimates__and_reports_and_estimators_take_weights(halves, tmp_path):
+def test_estimates_reports_and_estimators__support_weights(halves, tmp_path):
     assert estimate(halves[0], family="lda", topics=5, weights="idf").run > 0
     fit(halves[0], tmp_path / "run", family="lda", topics=5, iterations=5, weights="log-tf-idf", scheduler="serial")
     report(tmp_path / "run", tmp_path / "report.html")
@@ -285,8 +286,8 @@ def test_estimates__and_reports_and_estimators_take_weights(halves, tmp_path):
     assert np.isfinite(model.transform(counts)).all()
 
 
-def test_a_run_that_was_stopped_before_its_first_iteration__has_its_weights(small, tmp_path):
-    """A state before the first update travels with the weights of all words."""
+def test_a_run_that_was_stopped_before_its_first_iteration__keeps_its_weights(small, tmp_path):
+    """The state before the first update is stored with the weights of all words."""
     options = {"family": "lda", "topics": 4, "iterations": 4, "weights": "entropy", "scheduler": "serial"}
 
     def stop(event):
@@ -299,7 +300,7 @@ def test_a_run_that_was_stopped_before_its_first_iteration__has_its_weights(smal
     assert bits(resume(tmp_path / "run", scheduler="serial"), 5) == bits(undisturbed, 5)
 
 
-def test_counts__do_not_drift_over_many_sweeps(small, tmp_path):
+def test_weighted_counts__do_not_drift_over_many_sweeps(small, tmp_path):
     """Counts are sums of weights, which are rounded in each sweep."""
     options = {"topics": 4, "weights": "log-tf-idf", "inverse_temperature": 1.0}
     model = fit(small[0], tmp_path / "run", family="lda", iterations=150, scheduler="serial", **options)
@@ -309,6 +310,6 @@ def test_counts__do_not_drift_over_many_sweeps(small, tmp_path):
     np.testing.assert_allclose(tokens, Corpus(small[0]).vocabulary.tokens, rtol=5e-5, atol=5e-4)
 
 
-def test_shards__without_words_have_lengths_of_weights():
+def test_shards_without_words__have_empty_weights():
     shard = weighed(Shard.of(0, documents_of([{}, {}])), np.zeros(0, dtype=np.float32), log_counts=True)
     np.testing.assert_array_equal(shard.weighted_lengths, [0.0, 0.0])

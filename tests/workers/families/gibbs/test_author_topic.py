@@ -10,11 +10,11 @@ class TestAuthorTopic(OptionsConformance):
     labelled, word_prior = True, {"eta": 0.1}
 
     def topic_tokens(self, global_state):
-        """As many as the authors have."""
+        """Return the number of tokens of each topic, summed over the authors."""
         np.testing.assert_array_equal(global_state.label_topic.sum(axis=0), global_state.topic)
         return super().topic_tokens(global_state)
 
-    def test_authors_of_tokens__are_authors_of_their_documents(self, small):
+    def test_authors_of_tokens__are_among_the_authors_of_their_documents(self, small):
         _, history = states(small[0], self.family, self.matrix[0], 3)
         for swept in history[-1][0].swept:
             local = swept.value.local

@@ -1,7 +1,7 @@
 """The samplers against exact posteriors of corpora small enough to enumerate, and Geweke's joint-distribution test.
 
 A sampler that loses the share of a topic that dies, or spreads it over the others instead of giving it back, gets
-chances below 1e-15 here; each test also tells neighbouring parameters apart.
+p-values below 1e-15 here. Each test also distinguishes the posterior from one with slightly different parameters.
 """
 
 import itertools
@@ -20,14 +20,14 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal, SampledRows
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.strategies import documents_of
 
 WORDS = 3
 
 
 class Chain:
-    """A family's sampler on one shard, a sweep and an update at a time; words may be exchanged in between."""
+    """A family's sampler on one shard, with one sweep and update per step; the words may be replaced between steps."""
 
     def __init__(self, family, seed, **options):
         self.stream, self.iteration = Stream(seed), 0
@@ -62,21 +62,21 @@ def tokens_of(shard):
     return owner, np.repeat(shard.words[shard.position], shard.counts)
 
 
-def tabled(owner, z, sizes):
+def tabulated(owner, z, sizes):
     found = np.zeros(sizes, dtype=int)
     np.add.at(found, (owner, z), 1)
     return found
 
 
 def log_words(words, z, topics, beta):
-    """log p(w | z), phi summed out."""
-    row = tabled(z, words, (topics, WORDS))
+    """Return log p(w | z), with phi integrated out."""
+    row = tabulated(z, words, (topics, WORDS))
     cells = gammaln(beta / WORDS + row) - gammaln(beta / WORDS)
     return cells.sum() + (gammaln(beta) - gammaln(beta + row.sum(axis=1))).sum()
 
 
-def misfit(samples, log_weights):
-    """Chance of a chi-square as large as the samples' against the posterior, rare states taken together."""
+def p_value(samples, log_weights):
+    """Return the p-value of a chi-square test of the samples against the posterior, with rare states pooled."""
     states = list(log_weights)
     weight = np.exp(np.array([log_weights[state] for state in states]) - max(log_weights.values()))
     expected = weight / weight.sum() * len(samples)
@@ -93,13 +93,13 @@ def misfit(samples, log_weights):
     return chi2.sf(((both[:, 0] - both[:, 1]) ** 2 / both[:, 1]).sum(), len(both) - 1)
 
 
-def sampled(chain, shard, count, thinning, named):
+def sampled(chain, shard, count, thinning, partition_of):
     chain.start(shard)
     found = []
     for number in range(count * thinning + 20):
         chain.step(shard)
         if number >= 20 and number % thinning == 0:
-            found.append(named(chain.z))
+            found.append(partition_of(chain.z))
     return found
 
 
@@ -111,29 +111,29 @@ def test_lda__samples_from_the_posterior(rows):
     def posterior(alpha):
         found = {}
         for z in itertools.product(range(2), repeat=words.size):
-            document_counts = tabled(owner, np.array(z), (len(rows), 2))
+            document_counts = tabulated(owner, np.array(z), (len(rows), 2))
             documents = (gammaln(alpha + document_counts) - gammaln(alpha)).sum()
             found[z] = documents + log_words(words, np.array(z), 2, beta)
         return found
 
     chain = Chain("gibbs-lda", 1, topics=2, alpha=alpha, beta=beta)
     samples = sampled(chain, shard, 2500, 3, lambda z: tuple(z.tolist()))
-    assert misfit(samples, posterior(alpha)) > 0.01
-    assert misfit(samples, posterior(0.25)) < 1e-6  # the test can fail
+    assert p_value(samples, posterior(alpha)) > 0.01
+    assert p_value(samples, posterior(0.25)) < 1e-6  # the test must reject another alpha
 
 
-def named(z):
-    """A partition: topics numbered as they occur."""
+def partition_of(z):
+    """Return a partition: topics numbered in the order in which they occur."""
     numbers = {}
     return tuple(numbers.setdefault(int(k), len(numbers)) for k in z)
 
 
 def partitions(size):
-    return {named(z) for z in itertools.product(range(size), repeat=size)}
+    return {partition_of(z) for z in itertools.product(range(size), repeat=size)}
 
 
 def stirling(max_count):
-    """Unsigned Stirling numbers of the first kind: ways to seat n at m tables."""
+    """Return unsigned Stirling numbers of the first kind [n, m]: the number of ways to seat n customers at m tables."""
     found = np.zeros((max_count + 1, max_count + 1))
     found[0, 0] = 1.0
     for n in range(1, max_count + 1):
@@ -142,9 +142,9 @@ def stirling(max_count):
 
 
 def log_partition(owner, z, documents, alpha, gamma):
-    """log p(partition) of a Chinese restaurant franchise, tables summed out."""
+    """Return log p(partition) of a Chinese restaurant franchise, summed over the tables."""
     topics, ways = max(z) + 1, stirling(len(z))
-    document_counts = tabled(owner, np.array(z), (documents, topics))
+    document_counts = tabulated(owner, np.array(z), (documents, topics))
     log_terms = []
     cells = [range(1 if n else 0, n + 1) for n in document_counts.ravel()]
     for tables in itertools.product(*cells):
@@ -158,7 +158,7 @@ def log_partition(owner, z, documents, alpha, gamma):
 HDP_STARTS = [([{0: 2, 1: 1}, {1: 1, 2: 1}], 1), ([{0: 2}, {}, {0: 1, 2: 1}], 3)]
 
 
-@pytest.mark.parametrize(("rows", "start"), rest_long(HDP_STARTS, retained=(1,)))
+@pytest.mark.parametrize(("rows", "start"), mark_rest_long(HDP_STARTS, retained=(1,)))
 def test_hdp__samples_from_the_posterior(rows, start):
     shard, beta = Shard.of(0, documents_of(rows)), 1.5
     owner, words = tokens_of(shard)
@@ -172,16 +172,16 @@ def test_hdp__samples_from_the_posterior(rows, start):
 
     options = {"alpha_shape": 3.0, "alpha_rate": 2.0, "gamma_shape": 4.0, "gamma_rate": 5.0, "learn": ()}
     chain = Chain("gibbs-hdp", 2, init_topics=start, beta=beta, **options)
-    samples = sampled(chain, shard, 2000, 3, named)
-    assert misfit(samples, posterior(1.5, 0.8)) > 0.01
-    assert misfit(samples, posterior(1.5, 0.5)) < 1e-3  # the test can fail
+    samples = sampled(chain, shard, 2000, 3, partition_of)
+    assert p_value(samples, posterior(1.5, 0.8)) > 0.01
+    assert p_value(samples, posterior(1.5, 0.5)) < 1e-3  # the test must reject other parameters
 
 
 LENGTHS = (4, 0, 1, 5)
 
 
 def drawn_words(owner, z, beta, noise):
-    """Words of tokens given their topics, as a shard, and the topics in its order."""
+    """Draw words of tokens given their topics; return the shard, and the topics in the order of its tokens."""
     phi = {k: noise.dirichlet(np.full(WORDS, beta / WORDS)) for k in sorted({int(k) for k in z})}
     words = np.array([noise.choice(WORDS, p=phi[int(k)]) for k in z])
     order = np.lexsort((words, owner))
@@ -190,14 +190,14 @@ def drawn_words(owner, z, beta, noise):
 
 
 def hyperparameters(global_state):
-    """A chain's draws besides topics: alpha and gamma of an HDP."""
+    """Return the hyperparameters that a chain samples: alpha and gamma of an HDP."""
     return (global_state.alpha, global_state.gamma) if isinstance(global_state, GibbsHdpGlobalState) else ()
 
 
 def statistics(shard, z, drawn):
     owner, words = tokens_of(shard)
     top = int(z.max()) + 1
-    row, document_counts = tabled(words, z, (WORDS, top)), tabled(owner, z, (len(LENGTHS), top))
+    row, document_counts = tabulated(words, z, (WORDS, top)), tabulated(owner, z, (len(LENGTHS), top))
     found = [(row**2).sum(), (document_counts**2).sum(), (row.sum(axis=0) ** 2).sum(), (row.sum(axis=1) ** 2).sum()]
     if drawn:
         alpha, gamma = drawn
@@ -216,7 +216,7 @@ def hdp_prior(options, noise):
     gamma = noise.gamma(options["gamma_shape"]) / options["gamma_rate"]
     dishes, z = [], []
     for length in LENGTHS:
-        tables = []  # (dish, guests)
+        tables = []  # (dish, customers)
         for _ in range(length):
             chances = np.array([guests for _, guests in tables] + [alpha])
             at = noise.choice(chances.size, p=chances / chances.sum())
@@ -242,8 +242,9 @@ GEWEKE = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("family", GEWEKE)
-def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(family):
-    """Draws of everything from the prior, against a chain that takes turns: topics given words, words given topics."""
+def test_geweke__alternating_conditional_draws_leave_the_joint_distribution_unchanged(family):
+    """Draws of all variables from the prior have the distribution of a chain that alternates topics given words and
+    words given topics."""
     prior, options = GEWEKE[family]
     noise = np.random.default_rng(5)
     owner = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
@@ -259,8 +260,10 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(family):
         shard, chain.z = drawn_words(tokens_of(shard)[0], chain.z, options["beta"], noise)
         turns.append(statistics(shard, chain.z, hyperparameters(chain.global_state)))
     straight, turns = np.array(straight), np.array(turns)[200:]
-    batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
+    # batches are nearly independent
+    batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
     assert (np.abs(score) < 3.5).all(), score
-    assert (error < 0.05 * np.abs(straight.mean(axis=0))).all()  # it would see what is off by a fifth
+    # an error of a fifth of a statistic would be significant
+    assert (error < 0.05 * np.abs(straight.mean(axis=0))).all()

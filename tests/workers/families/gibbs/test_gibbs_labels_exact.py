@@ -13,11 +13,12 @@ from collapsium.storage.corpus.shard import Shard
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from tests.strategies import documents_of
-from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, misfit, tabled, tokens_of
+from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, p_value, tabulated, tokens_of
 
 ROWS = [{0: 1, 1: 1}, {0: 2}, {2: 1}]
 NAMES = (("kind", "a"), ("kind", "b"))
-LABELS = Labels(NAMES, np.array([0, 1, 3, 3]), np.array([1, 0, 1], dtype=np.int32))  # b; a and b; none
+# the first document has label b, the second a and b, the third none
+LABELS = Labels(NAMES, np.array([0, 1, 3, 3]), np.array([1, 0, 1], dtype=np.int32))
 ALPHA, ETA = 0.4, 0.6
 
 
@@ -25,8 +26,8 @@ def shard_of():
     return replace(Shard.of(0, documents_of(ROWS)), labels=LABELS)
 
 
-def swept(family, options, count):
-    """A sweep after another on one shard; each one's local state, and the objective."""
+def sweeps(family, options, count):
+    """Yield the local state and the objective after each of several sweeps over one shard."""
     shard, stream = shard_of(), Stream(1)
     fitted = recorded_family(family, {"alpha": ALPHA, "eta": ETA, **options})
     summary = Summary(3, WORDS, shard.tokens, labels=LabelTable(NAMES, (1, 2), (), 2, 2))
@@ -45,7 +46,7 @@ def swept(family, options, count):
 
 
 def log_documents(owner, z, allowed):
-    """log p(z | labels) of tokens that have a topic which their document may have."""
+    """Return log p(z | labels) of tokens whose topics are allowed in their documents."""
     found = 0.0
     for document, topics in enumerate(allowed):
         n = np.array([(z[owner == document] == k).sum() for k in topics])
@@ -55,8 +56,8 @@ def log_documents(owner, z, allowed):
 
 
 def log_authors(z, author, topics):
-    """log p(z, a) but for the chances of authors, which are alike."""
-    n = tabled(author, z, (3, topics))
+    """Return log p(z, a) up to a constant, because all authors of a document are equally probable."""
+    n = tabulated(author, z, (3, topics))
     authors = (gammaln(ALPHA + n) - gammaln(ALPHA)).sum()
     return authors + (gammaln(topics * ALPHA) - gammaln(topics * ALPHA + n.sum(axis=1))).sum()
 
@@ -77,12 +78,13 @@ def test_topics_of_labels__are_sampled_from_the_posterior(family, options, allow
         for z in itertools.product(*(allowed[document] for document in owner))
     }
     samples = []
-    for local, objective in swept(family, options, 3000):
+    for local, objective in sweeps(family, options, 3000):
         z = tuple(local.token_topic.tolist())
         np.testing.assert_allclose(objective, posterior[z], rtol=1e-9)
         samples.append(z)
-    assert misfit(samples[::2], posterior) > 0.01
-    assert misfit(samples[::2], {z: 0.5 * value for z, value in posterior.items()}) < 1e-6  # the test can fail
+    assert p_value(samples[::2], posterior) > 0.01
+    # the test must reject a tempered posterior
+    assert p_value(samples[::2], {z: 0.5 * value for z, value in posterior.items()}) < 1e-6
 
 
 def test_author_topic__samples_from_the_posterior():
@@ -94,9 +96,9 @@ def test_author_topic__samples_from_the_posterior():
         for a in itertools.product(*(authors[document] for document in owner))
     }
     samples = []
-    for local, objective in swept("author-topic", {"topics": 2}, 3000):
+    for local, objective in sweeps("author-topic", {"topics": 2}, 3000):
         named = [authors[document][place] for document, place in zip(owner, local.token_author, strict=True)]
         samples.append((tuple(local.token_topic.tolist()), tuple(named)))
         np.testing.assert_allclose(objective, posterior[samples[-1]] - 2 * np.log(2.0), rtol=1e-9)
-    assert misfit(samples[::2], posterior) > 0.01
-    assert misfit(samples[::2], {state: 0.5 * value for state, value in posterior.items()}) < 1e-6
+    assert p_value(samples[::2], posterior) > 0.01
+    assert p_value(samples[::2], {state: 0.5 * value for state, value in posterior.items()}) < 1e-6

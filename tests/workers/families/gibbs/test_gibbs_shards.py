@@ -1,4 +1,4 @@
-"""The Gibbs families beside shards: starts, topics born in several shards, slots, sweeps without an update between."""
+"""The Gibbs families on several shards: initialisation, topics born in several shards, slots, and local sweeps."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpGlobalState
 from collapsium.workers.families.gibbs.states import GibbsLocal
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import problem_of
 from tests.strategies import documents_of
 
@@ -36,8 +36,8 @@ def counts_by(shard, z, topics):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_start__from_another_run_draws_topics_by_its_proportions_and_words(family):
-    shard = Shard.of(3, documents_of(planted_rows(3, documents=200, tokens=60)))
+def test_initialisation_from_another_run__draws_topics_by_its_proportions_and_words(family):
+    shard = Shard.of(3, documents_of(simulated_rows(3, documents=200, tokens=60)))
     noise = np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(3), shard.documents), noise.dirichlet(np.ones(shard.words.size), 3).T
     global_state = first_global_state(family, shard)
@@ -64,14 +64,14 @@ CASES += [("gibbs-hdp", {"init_topics": start, "beta": 3.0, "gamma_shape": 90.0}
 
 
 @pytest.mark.parametrize(("family", "options"), CASES)
-def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, options, tmp_path, monkeypatch):
-    """Sweeps without a sum between see the rows and totals that a recount of the local state gives."""
-    corpus = write_corpus(tmp_path / "one", planted_rows(4), 30)
+def test_local_sweeps_of_one_shard__continue_from_the_preceding_sweep(family, options, tmp_path, monkeypatch):
+    """In local sweeps, the rows and totals equal a recount of the local state after the preceding sweep."""
+    corpus = write_corpus(tmp_path / "one", simulated_rows(4), 30)
     problem = problem_of(corpus, family, options)
     fitted, seen = problem.family, []
     sweep = fitted.sweep
 
-    def watched(shard, local, rows, global_state, stream):
+    def record_births(shard, local, rows, global_state, stream):
         arrays, word_topic = local.to_arrays(), rows.to_arrays()["word_topic"]
         columns = word_topic.shape[1]
         if isinstance(local, GibbsLocal):
@@ -89,12 +89,12 @@ def test_local_sweeps__of_one_shard_begin_from_what_the_last_one_left(family, op
         seen.append(stream.purpose)
         return sweep(shard, local, rows, global_state, stream)
 
-    monkeypatch.setattr(fitted, "sweep", watched)
+    monkeypatch.setattr(fitted, "sweep", record_births)
     list(Fit(replace(problem, local_sweeps=4), Limits(iterations=3)))
     assert seen == ["sweep", "again 1", "again 2", "again 3"] * 3
 
 
-def test_slots__of_shards_that_do_not_share_a_lane_never_meet():
+def test_slots_of_shards_in_different_lanes__are_disjoint():
     state = {"vocabulary": 30.0, "beta": 1.0, "topic": np.zeros(32, dtype=np.int64), "alpha": 1.0, "start_topics": 1}
     global_state = GibbsHdpGlobalState(**state, gamma=1.0, lanes=5, pi=np.zeros(32), free=np.arange(32) % 3 == 1)
     taken = {}
@@ -109,8 +109,8 @@ def test_slots__of_shards_that_do_not_share_a_lane_never_meet():
             assert bool(taken[first] & taken[second]) == (first % 5 == second % 5)
 
 
-def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, monkeypatch):
-    """Five shards of words of their own begin with one topic; each brings forth others, in more slots than there were."""
+def test_topics_born_in_several_shards__stay_separate_and_more_slots_are_made(tmp_path, monkeypatch):
+    """Five shards without common words start with one topic, and together create more topics than there were slots."""
     rows = [{6 * (number // 12) + number % 6: 20} for number in range(60)]
     corpus = write_corpus(tmp_path / "five", rows, 30, shard_tokens=240)
     options = {"init_topics": 1, "beta": 0.5, "gamma_shape": 70.0, "alpha_shape": 40.0}
@@ -119,19 +119,19 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     fitted, born = problem.family, []
     sweep = fitted.sweep
 
-    def watched(*arguments):
+    def record_births(*arguments):
         local, delta = sweep(*arguments)
         born.append(set(np.flatnonzero(delta["born"])))
         return local, delta
 
-    monkeypatch.setattr(fitted, "sweep", watched)
+    monkeypatch.setattr(fitted, "sweep", record_births)
     wide = problem.global_state.pi.size
     for state, progress in Fit(problem, Limits(iterations=12)):
         after = state.global_state
         assert after.pi.size >= wide
         wide = after.pi.size
         free = np.flatnonzero(after.free)
-        assert (np.bincount(free % 5, minlength=5) >= 2).all()  # of each shard, before its next sweep
+        assert (np.bincount(free % 5, minlength=5) >= 2).all()  # two free slots per shard before its next sweep
         np.testing.assert_array_equal(after.free, after.topic == 0)
         np.testing.assert_array_equal(after.pi > 0.0, after.topic > 0)
         assert after.pi.sum() < 1.0
@@ -141,15 +141,15 @@ def test_topics_born_in_several_shards__stay_apart_and_room_is_made(tmp_path, mo
     assert all(
         sum(len(items) for items in born_in_round) == len(set().union(*born_in_round)) for born_in_round in rounds
     )
-    assert any(all(born_in_round) for born_in_round in rounds)  # in all five at once
+    assert any(all(born_in_round) for born_in_round in rounds)  # some sweep creates topics in all five shards
     assert wide > problem.global_state.pi.size
     assert after.topic.sum() == 1200
-    # A block has the columns of its last sweep; the model has all.
+    # A block only has the columns of its last sweep; the finished model has all.
     block = fitted.finished_rows(state.blocks[0].value.rows, after)
     assert block.word_topic.shape == (30, wide)
 
 
-def test_no_tokens_at_all__are_swept():
+def test_shards_without_tokens__can_be_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
     for family in FAMILIES:
         model, global_state = recorded_family(family, FAMILIES[family]), first_global_state(family, shard)

@@ -1,4 +1,4 @@
-"""Checks of the tokens of labelled documents: each has a topic that its document may have."""
+"""Checks of the tokens of labelled documents: each must have a topic that its document's labels allow."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def global_state_of(background):
 
 
 def check(token_topic, background=0):
-    """The first document has label a, the second a and b, the third none."""
+    """Check topics of tokens; the first document has label a, the second a and b, the third none."""
     known = CheckContext({})
     global_state = LabelTopicsGlobalState.checked(global_state_of(background), known, "global_state")
     local = {
@@ -44,7 +44,7 @@ def check(token_topic, background=0):
 
 
 @pytest.mark.parametrize(("topics", "background"), [([0, 1, 0, 3, 2, 0], 0), ([0, 1, 4, 3, 4, 4], 1)])
-def test_topics_of_the_documents_labels__pass(topics, background):
+def test_topics_that_the_documents_labels_allow__are_accepted(topics, background):
     assert check(topics, background).token_topic.tolist() == topics
 
 

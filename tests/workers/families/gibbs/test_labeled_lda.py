@@ -11,7 +11,7 @@ class TestLabeledLDA(OptionsConformance):
     family = "labeled-lda"
     matrix = ({},)
     labelled, word_prior = True, {"eta": 0.1}
-    # Beside a shard it is partially-labeled-lda with one topic a label, where these are asked.
+    # On a shard, the family is partially-labeled-lda with one topic per label, for which these tests run.
     test_bits__do_not_depend_on_the_executor = None
     test_returning_to_any_checkpoint__gives_the_same_bits = None
     test_lost_work__is_repeated_with_the_same_bits = None

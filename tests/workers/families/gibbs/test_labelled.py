@@ -1,4 +1,4 @@
-"""What is particular to the families whose topics know of labels."""
+"""Properties specific to the families whose topics depend on labels."""
 
 import json
 
@@ -35,19 +35,19 @@ def test_simulated_topics__are_recovered_with_their_labels(tmp_path, family):
     if family == "author-topic":
         assert sorted(distance.argmin(axis=1)) == list(range(5))
         assert distance.min(axis=1).mean() < 0.15
-    else:  # each stands where its label says
+    else:  # each topic has the index of its label
         assert np.diag(distance).mean() < 0.15
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_corpus_without_labels__is_refused_and_nothing_is_left(small, tmp_path, family):
+def test_a_corpus_without_labels__is_refused_before_anything_is_written(small, tmp_path, family):
     with pytest.raises(OptionError, match="has no labels, .*`ingest` reads labels of documents with `labels`"):
         fit(small[0], tmp_path / "run", family=family, **FAMILIES[family])
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_fields__are_chosen_and_an_unknown_one_is_suggested(labelled_small, tmp_path, family):
+def test_fields__can_be_chosen_and_unknown_names_get_a_suggestion(labelled_small, tmp_path, family):
     options = {"family": family, "iterations": 1, "scheduler": "serial", **FAMILIES[family]}
     with pytest.raises(OptionError, match="`labels` kinds: .*did you mean 'kind'"):
         fit(labelled_small[0], tmp_path / "run", labels=("kinds",), **options)
@@ -56,14 +56,14 @@ def test_fields__are_chosen_and_an_unknown_one_is_suggested(labelled_small, tmp_
     assert len(topics(tmp_path / "run")) >= 3
 
 
-def test_more_topics_than_tokens_can_name__are_refused(labelled_small, tmp_path, monkeypatch):
+def test_more_topics_than_tokens_can_index__are_refused(labelled_small, tmp_path, monkeypatch):
     with pytest.raises(OptionError, match="3 labels of 30000 topics each, .* expected 65536 at most"):
         fit(labelled_small[0], tmp_path / "run", family="partially-labeled-lda", topics_per_label=30_000)
     assert not (tmp_path / "run").exists()
     assert np.iinfo(np.uint16).max + 1 == MAX_TOPICS
 
 
-def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
+def test_topics__are_named_after_their_labels(labelled_small, tmp_path, capsys):
     options = {"family": "partially-labeled-lda", "iterations": 2, "scheduler": "serial"}
     fit(labelled_small[0], tmp_path / "run", **options)
     expected = {f"{name} {number}" for name in ("topic 0", "topic 1", "topic 2", "(background)") for number in (1, 2)}
@@ -78,7 +78,7 @@ def test_topics__are_called_by_their_labels(labelled_small, tmp_path, capsys):
     )
 
 
-def test_topics_of_labels__begin_from_none_but_their_like(labelled_small, tmp_path):
+def test_warm_starts_of_labelled_topics__require_a_run_whose_topics_have_labels(labelled_small, tmp_path):
     options = {"iterations": 1, "scheduler": "serial"}
     fit(labelled_small[0], tmp_path / "lda", family="gibbs-lda", topics=3, **options)
     with pytest.raises(OptionError, match="warm: a family whose topics belong to labels begins only from a run"):

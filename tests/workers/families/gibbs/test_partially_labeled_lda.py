@@ -10,6 +10,6 @@ class TestPartiallyLabeledLDA(OptionsConformance):
         return {"topics_per_label": max(topics - 1, 1), "background": 1 if topics > 1 else 0}
 
     def check_ground_truth(self, tmp_path, documents, options):
-        """Two topics of the only label and one of the background."""
+        """The simulated topics are recovered as two topics of the only label and one background topic."""
         self.ground_truth_labels = lambda theta: [[("kind", "all")] * (number % 9 > 0) for number in range(len(theta))]
         super().check_ground_truth(tmp_path, documents, options)

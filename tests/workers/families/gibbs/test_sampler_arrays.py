@@ -1,4 +1,4 @@
-"""Checks of the arrays of samplers whose topics grow: rows as wide as the topics, and shares of topics with tokens."""
+"""Checks of the arrays of samplers whose number of topics grows: the width of rows, and shares of topics with tokens."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_rows_of_a_finished_model_that_lack_topics__are_refused():
 
 
 @pytest.mark.parametrize("pi", [[0.0, 0.0, 0.0], [0.5, 0.0, 0.0]])
-def test_topics_with_tokens_and_no_share__are_refused(pi):
+def test_topics_with_tokens_but_without_a_share__are_refused(pi):
     with pytest.raises(DamagedError, match="expected positive shares of the topics that have tokens in 'pi'"):
         checks(pi=np.array(pi))
 
@@ -47,13 +47,13 @@ SHARD = shard_of([[{0: 2, 1: 1}], [{0: 1, 2: 1}]])
 ROWS = {"word_topic": np.array([[3, 0, 0], [0, 1, 0], [0, 1, 0]], dtype=np.int32)}
 
 
-def test_tokens_that_the_rows_count__pass():
+def test_token_topics_that_agree_with_the_rows__are_accepted():
     local = {"token_topic": np.array([0, 0, 1, 0, 1], dtype=np.uint16)}
     checks().tallies(local, ROWS, SHARD, "local")
     assert checks().token_fingerprint(local, SHARD, 7) % 2**64 == checks().row_fingerprint(ROWS, 0, 7)[0] % 2**64
 
 
 @pytest.mark.parametrize("tokens", [[0, 0, 0, 0, 1], [0, 1, 0, 0, 1], [0, 0, 1, 1, 1], [0, 0, 1, 0, 2]])
-def test_tokens_that_the_rows_do_not_count__are_refused(tokens):
+def test_token_topics_that_disagree_with_the_rows__are_refused(tokens):
     with pytest.raises(DamagedError, match="expected tokens that the rows and the global state count"):
         checks().tallies({"token_topic": np.array(tokens, dtype=np.uint16)}, ROWS, SHARD, "local")

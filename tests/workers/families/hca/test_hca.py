@@ -18,15 +18,15 @@ from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.families.hca.hca import MAX_ENDS, Hca
 from collapsium.workers.families.hca.states import HcaRows, NextLoadings, TreeSums
 from collapsium.workers.families.ncrp.node_moves import Moves
-from tests.conftest import rest_long, write_corpus
+from tests.conftest import mark_rest_long, write_corpus
 from tests.fits import bits, problem_of, resumed, state_bits, states
 from tests.storage.corpus.test_vectors import write_vectors
 
 FORMS = ("conditional", "factorised")
 
 
-def drawn(seed, count=60, words=5, noise=0.3):
-    """Vectors on a tree of a root and four leaves."""
+def simulated_vectors(seed, count=60, words=5, noise=0.3):
+    """Return vectors simulated from a tree with a root and four leaves."""
     generator = np.random.default_rng(seed)
     root, leaves = generator.normal(scale=3.0, size=words), generator.normal(scale=3.0, size=(4, words))
     leaf, x = generator.integers(0, 4, count), generator.normal(size=(count, 2))
@@ -34,17 +34,17 @@ def drawn(seed, count=60, words=5, noise=0.3):
 
 
 CORPORA = {
-    "planted": drawn(1),
-    "sharp": drawn(2, 40, noise=1e-4),
-    "constant columns": np.hstack([drawn(3, 30, 3), np.full((30, 2), 7.0)]),
-    "one column": drawn(4, 25, 1),
-    "one vector": drawn(5, 1),
-    "fewer vectors than leaves": drawn(6, 3, 4),
-    "identical vectors": np.tile(drawn(7, 1, 4), (12, 1)),
-    "few, many times": np.repeat(drawn(8, 5, 4), 4, axis=0),
+    "simulated": simulated_vectors(1),
+    "sharp": simulated_vectors(2, 40, noise=1e-4),
+    "constant columns": np.hstack([simulated_vectors(3, 30, 3), np.full((30, 2), 7.0)]),
+    "one column": simulated_vectors(4, 25, 1),
+    "one vector": simulated_vectors(5, 1),
+    "fewer vectors than leaves": simulated_vectors(6, 3, 4),
+    "identical vectors": np.tile(simulated_vectors(7, 1, 4), (12, 1)),
+    "few, many times": np.repeat(simulated_vectors(8, 5, 4), 4, axis=0),
     "nothing": np.zeros((9, 3)),
-    "large": 1e6 * drawn(9, 40),
-    "tiny": 1e-6 * drawn(9, 40),
+    "large": 1e6 * simulated_vectors(9, 40),
+    "tiny": 1e-6 * simulated_vectors(9, 40),
 }
 
 
@@ -54,20 +54,20 @@ def corpus_of(place, values, shards=3):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    return corpus_of(tmp_path_factory.mktemp("corpus"), drawn(11, 67), 4)
+    return corpus_of(tmp_path_factory.mktemp("corpus"), simulated_vectors(11, 67), 4)
 
 
 @pytest.fixture(scope="module")
 def run_of(corpus, tmp_path_factory):
-    """The folder of a run of a form, made once."""
+    """A function that returns the folder of a run of each form, fitted once."""
     place = tmp_path_factory.mktemp("runs")
 
-    def made(form):
+    def run_with(form):
         if not (place / form).exists():
             fitted(corpus, place / form, 12, depth=3, form=form)
         return place / form
 
-    return made
+    return run_with
 
 
 def fitted(corpus, out, iterations=8, **options):
@@ -82,7 +82,7 @@ def fitted(corpus, out, iterations=8, **options):
 @pytest.mark.parametrize("name", CORPORA)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
-def test_objective__never_falls_but_where_nodes_went(tmp_path, name, form, depth):
+def test_objective__never_decreases_unless_nodes_are_removed(tmp_path, name, form, depth):
     corpus = corpus_of(tmp_path, CORPORA[name])
     for nodes in (depth, 9):
         _, found = states(corpus, "hca", {"form": form, "depth": depth, "max_nodes": nodes}, 25)
@@ -97,9 +97,9 @@ def test_objective__never_falls_but_where_nodes_went(tmp_path, name, form, depth
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("seed", rest_long(range(4)))
-def test_objective__never_falls_whatever_the_seed(tmp_path, form, seed):
-    corpus = corpus_of(tmp_path, drawn(seed, 90, 4))
+@pytest.mark.parametrize("seed", mark_rest_long(range(4)))
+def test_objective__never_decreases_for_any_seed(tmp_path, form, seed):
+    corpus = corpus_of(tmp_path, simulated_vectors(seed, 90, 4))
     options = {"form": form, "depth": 3, "max_nodes": 14, "compare": False, "merge": 1.0, "prune": 0.0}
     _, found = states(corpus, "hca", options, 25)
     objectives = [progress.figures["objective"] for _, progress in found if progress.iteration > 0]
@@ -109,7 +109,7 @@ def test_objective__never_falls_whatever_the_seed(tmp_path, form, seed):
 
 
 def swept_bound(problem, state, global_state):
-    """The bound of a sweep made with other globals than a state's."""
+    """Return the bound and the sums of a sweep from a state, made with another global state."""
     sums = Delta()
     for shard, swept in zip(problem.shards, state.swept, strict=True):
         rows = state.blocks[0].value.rows
@@ -120,10 +120,12 @@ def swept_bound(problem, state, global_state):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("depth", [2, 3, 4])
-def test_nodes_at_the_prior__leave_the_bound_as_it_is(tmp_path, form, depth):
-    """A tree within another is a special case of it: what is outside is summed in closed form."""
+def test_adding_nodes_at_the_prior__leaves_the_bound_unchanged(tmp_path, form, depth):
+    """A tree is a special case of a larger one, whose additional nodes contribute in closed form."""
     options = {"form": form, "depth": depth, "max_nodes": 12, "gamma": 1.7, "prior_variance": 4.0}
-    problem, found = states(corpus_of(tmp_path, drawn(depth)), "hca", {**options, "merge": 1.0, "compare": False}, 9)
+    problem, found = states(
+        corpus_of(tmp_path, simulated_vectors(depth)), "hca", {**options, "merge": 1.0, "compare": False}, 9
+    )
     config = make_options("hca", options)
     seen = []
     for state, _progress in found[4:]:
@@ -139,14 +141,14 @@ def test_nodes_at_the_prior__leave_the_bound_as_it_is(tmp_path, form, depth):
             after, of_grown = swept_bound(problem, state, grown)
             new = [column for column, sources in moves.sources.items() if not sources]
             assert after == pytest.approx(before, rel=1e-9)
-            assert of_grown.ends[new].sum() > 0.0  # what the end had is theirs, in part
+            assert of_grown.ends[new].sum() > 0.0  # vectors that ended at the parent now partly end at the new nodes
             assert of_grown.ends.sum() == pytest.approx(sums.ends.sum(), rel=1e-12)
             seen.append(of_grown.ends[new].sum())
     assert max(seen) > 1e-6 or form == "factorised"
 
 
 def with_moves(problem, state, moves, config):
-    """A state's globals with nodes that come at the prior, all else being as it is."""
+    """Return the global state with new nodes at the prior, and everything else unchanged."""
     global_state, following = state.global_state, state.global_state.next_sweep
     from collapsium.workers.families.ncrp import tree as nested
 
@@ -157,7 +159,7 @@ def with_moves(problem, state, moves, config):
     spread[columns] = config.prior_variance
     assert spread.size == global_state.fitted.node_parent.size + 1
     old, tree = following.upcoming.tree, moves.tree
-    # The sticks that the coming sweep has, from which its logs of ends were made; those that come have the prior's.
+    # The sticks from which the coming sweep's log probabilities of ends were made; new nodes have the prior's sticks.
     ends = state.global_state.masses.node_ends
     sticks = nested.sticks(old, old.gathered(ends), ends, config.gamma)
     np.testing.assert_allclose(
@@ -190,8 +192,8 @@ def test_bits__do_not_depend_on_the_executor(corpus, tmp_path, clusters, form, s
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stop", rest_long([2, 1, 5]))
-def test_a_resumed_run__is_the_same_bits(corpus, tmp_path, form, stop):
+@pytest.mark.parametrize("stop", mark_rest_long([2, 1, 5]))
+def test_a_resumed_run__ends_with_the_same_bits(corpus, tmp_path, form, stop):
     expected = bits(fitted(corpus, tmp_path / "whole", form=form), 4)
 
     def stopping(event):
@@ -205,9 +207,9 @@ def test_a_resumed_run__is_the_same_bits(corpus, tmp_path, form, stop):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_shards__do_not_change_what_is_found(tmp_path, form):
-    """Sums are fresh totals, and what begins is picked by address."""
-    values, found, shapes = drawn(13, 84), [], []
+def test_the_number_of_shards__does_not_change_the_tree(tmp_path, form):
+    """All sums are fresh totals, and vectors that initialise clusters are drawn by their address in the corpus."""
+    values, found, shapes = simulated_vectors(13, 84), [], []
     for shards in (1, 3, 7):
         _, final = states(corpus_of(tmp_path, values, shards), "hca", {"form": form, "depth": 3, "max_nodes": 10}, 9)
         found.append(final[-1][1].figures["objective"])
@@ -216,13 +218,13 @@ def test_shards__do_not_change_what_is_found(tmp_path, form):
     assert shapes == [shapes[0]] * 3
 
 
-def test_blocks_of_columns__are_the_same_fit(tmp_path):
-    corpus = corpus_of(tmp_path, drawn(14, 50, 6))
+def test_dividing_columns_into_blocks__does_not_change_the_fit(tmp_path):
+    corpus = corpus_of(tmp_path, simulated_vectors(14, 50, 6))
     found = [states(corpus, "hca", {"max_nodes": 7}, 12, cuts=cuts)[1][-1] for cuts in ((0, 6), (0, 1, 4, 6))]
     assert found[1][1].figures["objective"] == pytest.approx(found[0][1].figures["objective"], rel=1e-9)
 
 
-def test_scratch_files__hold_the_same_bits(corpus, tmp_path):
+def test_local_states_in_scratch_files__give_the_same_bits(corpus, tmp_path):
     models = []
     for scratch in (None, str(tmp_path / "scratch")):
         problem = problem_of(corpus, "hca", {"form": "factorised", "max_nodes": 7}, scratch=scratch)
@@ -231,10 +233,10 @@ def test_scratch_files__hold_the_same_bits(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_local_states__grow_with_vectors_and_depth_alone(tmp_path, form):
+def test_the_size_of_local_states__depends_on_vectors_and_depth_only(tmp_path, form):
     def size(count, words, nodes, depth):
         problem, found = states(
-            write_vectors(tmp_path / f"{count}-{words}-{nodes}-{depth}", drawn(15, count, words)),
+            write_vectors(tmp_path / f"{count}-{words}-{nodes}-{depth}", simulated_vectors(15, count, words)),
             "hca", {"form": form, "max_nodes": nodes, "depth": depth, "compare": False}, 3)  # fmt: skip
         local = found[-1][0].swept[0].value.local
         assert local.ends.document_ends.size <= MAX_ENDS * count
@@ -249,13 +251,15 @@ def test_local_states__grow_with_vectors_and_depth_alone(tmp_path, form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("factor", [1e20, 1e100])
 def test_vectors_too_large_for_a_model__are_refused(tmp_path, form, factor):
-    """A model with such sums could not be read again."""
-    vectors = write_vectors(tmp_path / "vectors", drawn(1) * factor)
+    """A model with sums that overflow could not be read again."""
+    vectors = write_vectors(tmp_path / "vectors", simulated_vectors(1) * factor)
     with pytest.raises(NumericalError, match="divide the vectors by a constant|squares can be summed"):
         fit(vectors, tmp_path / "run", family="hca", form=form, iterations=5, scheduler="serial")
 
 
-@pytest.mark.parametrize("values", [1e8 * drawn(1), 1e-9 * drawn(1), np.tile([1.0, 2.0, 3.0], (30, 1))])
+@pytest.mark.parametrize(
+    "values", [1e8 * simulated_vectors(1), 1e-9 * simulated_vectors(1), np.tile([1.0, 2.0, 3.0], (30, 1))]
+)
 def test_vectors_of_any_unit__leave_checkpoints_that_can_be_read(tmp_path, values):
     """The directions in which leaves may be split are sums of squares, which have other limits than the sums of B."""
     vectors = write_vectors(tmp_path / "vectors", values)
@@ -265,13 +269,13 @@ def test_vectors_of_any_unit__leave_checkpoints_that_can_be_read(tmp_path, value
 
 @pytest.mark.filterwarnings("error")
 def test_vectors_whose_squares_overflow__are_refused_without_a_warning(tmp_path):
-    vectors = write_vectors(tmp_path / "vectors", 1e200 * drawn(1))
+    vectors = write_vectors(tmp_path / "vectors", 1e200 * simulated_vectors(1))
     with pytest.raises(NumericalError, match="divide the vectors by a constant"):
         fit(vectors, tmp_path / "run", family="hca", iterations=5, scheduler="serial")
 
 
-def test_vectors_that_begin_clusters__do_not_depend_on_their_order(tmp_path):
-    values = drawn(16, 50)
+def test_initial_clusters__do_not_depend_on_the_order_of_vectors(tmp_path):
+    values = simulated_vectors(16, 50)
     models = []
     for name, order in (("as", np.arange(50)), ("is", np.random.default_rng(0).permutation(50))):
         corpus = write_vectors(tmp_path / name, values[order], 60)
@@ -286,8 +290,9 @@ def loadings_of(model):
     return HcaRows.joined([model.rows(block) for block in range(len(model.blocks))]).loadings(model.global_state)
 
 
-def best_by_hand(model, values):
-    """The most probable full path of unseen vectors, and E[x] along it: densities as scipy has them, a path a time."""
+def best_paths_naive(model, values):
+    """Return the most probable full path of unseen vectors and E[x] along it, with densities from scipy, one path at a
+    time."""
     from scipy import stats
 
     global_state = model.global_state
@@ -298,9 +303,8 @@ def best_by_hand(model, values):
     for place, end in enumerate(full):
         path = tree.path(end)
         matrix = loadings[:, path]
-        loose = np.eye(tree.depth) + tau * words * np.diag(
-            global_state.loadings.spread[path]
-        )  # what s adds to x's precision
+        # how s changes the precision of x
+        loose = np.eye(tree.depth) + tau * words * np.diag(global_state.loadings.spread[path])
         cover = np.eye(words) / tau + matrix @ np.linalg.inv(loose) @ matrix.T
         scores[:, place] = stats.multivariate_normal(loadings[:, -1], cover).logpdf(values)
         scores[:, place] += global_state.fitted.end_log[end] - 0.5 * np.linalg.slogdet(loose)[1]
@@ -313,9 +317,9 @@ def best_by_hand(model, values):
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, corpus, depth):
     model = fitted(corpus, tmp_path / "run", 12, depth=depth, merge=1.0)
-    values = drawn(11, 97)[67:]
+    values = simulated_vectors(11, 97)[67:]
     unseen = write_vectors(tmp_path / "unseen", values, 40)
-    best, _ = best_by_hand(model, values)
+    best, _ = best_paths_naive(model, values)
     loadings, tree, total = loadings_of(model), model.global_state.fitted.tree, 0.0
     for value, end in zip(values, best, strict=True):
         w, mean = loadings[:, tree.path(end)], loadings[:, -1]
@@ -328,7 +332,7 @@ def test_evaluate__is_the_reconstruction_along_the_most_probable_path(tmp_path, 
 @pytest.mark.parametrize("form", FORMS)
 def test_infer__gives_paths_and_factors(tmp_path, corpus, run_of, form):
     model = Model(run_of(form))
-    values, tree = drawn(11, 97)[67:], model.global_state.fitted.tree
+    values, tree = simulated_vectors(11, 97)[67:], model.global_state.fitted.tree
     unseen = write_vectors(tmp_path / "unseen", values, 40)
     for place, count in ((corpus, 67), (unseen, 30)):
         assert infer(run_of(form), place, tmp_path / f"{count}.parquet", scheduler="serial").rows == count
@@ -340,7 +344,7 @@ def test_infer__gives_paths_and_factors(tmp_path, corpus, run_of, form):
             assert len(row["path"]) == len(row["factors"]) == 3
             assert sum(row["proportions"]) <= 1.0 + 1e-6
     if form == "conditional":
-        best, factors = best_by_hand(model, values)
+        best, factors = best_paths_naive(model, values)
         assert [row["path"][-1] for row in table] == best.tolist()
         np.testing.assert_allclose([row["factors"] for row in table], factors, rtol=1e-4, atol=1e-5)
 
@@ -369,7 +373,7 @@ def test_topics__are_a_tree_of_signed_loadings(run_of, capsys):
     assert json.loads(capsys.readouterr().out)
 
 
-def test_a_model__is_well_and_of_whole_numbers_of_vectors(run_of):
+def test_a_model__passes_verify_with_an_integral_number_of_vectors(run_of):
     run = run_of("conditional")
     model = Model(run)
     assert not verify(run).broken
@@ -381,7 +385,7 @@ def test_a_model__is_well_and_of_whole_numbers_of_vectors(run_of):
 # Refusals ------------------------------------------------------------------------------------------------------------
 
 
-def test_warm_starts__are_refused_and_leave_nothing(tmp_path, corpus):
+def test_warm_starts__are_refused_before_anything_is_written(tmp_path, corpus):
     fitted(corpus, tmp_path / "first", 2)
     documents = write_corpus(tmp_path / "d", [{0: 1, 1: 2}, {1: 3}], 2)
     fit(documents, tmp_path / "lda", family="lda", topics=2, iterations=1, scheduler="serial")
@@ -408,7 +412,7 @@ def test_warm_starts__are_refused_and_leave_nothing(tmp_path, corpus):
         ({"schedule": "stochastic"}, "schedule: expected batch with family 'hca'"),
     ],
 )
-def test_options__are_refused_in_a_line(tmp_path, corpus, options, message):
+def test_invalid_options__are_refused_in_one_line(tmp_path, corpus, options, message):
     with pytest.raises(CollapsiumError, match=message):
         fit(corpus, tmp_path / "run", family="hca", scheduler="serial", **options)
     with pytest.raises(CollapsiumError, match=message):
@@ -416,7 +420,7 @@ def test_options__are_refused_in_a_line(tmp_path, corpus, options, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_sizes__add_up_to_the_nodes_of_the_tree():
+def test_sizes__sum_to_the_nodes_of_the_tree():
     for depth in range(1, 9):
         for nodes in range(depth, 60):
             sizes = make_options("hca", {"depth": depth, "max_nodes": nodes}).sizes()

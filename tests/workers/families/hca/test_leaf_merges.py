@@ -1,4 +1,4 @@
-"""Chains that span the same: pooled, whatever way their factors are turned; and no others."""
+"""Chains of nodes are pooled if they span the same space, however their factors are rotated, and not otherwise."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.chains import PRIOR, chained, spanned
 
 
 @given(st.integers(0, 1000), st.integers(1, 3), st.integers(1, 2), st.integers(1, 3))
-def test_pooled__puts_chains_together_that_span_the_same(seed, leaves, twice, depth):
+def test_pooled__merges_chains_that_span_the_same_space(seed, leaves, twice, depth):
     generator = np.random.default_rng(seed)
     apart = list(generator.normal(scale=3.0, size=(leaves, depth, 30)))
     chains = chained(seed, [*apart, *apart[:twice]], chain_vectors=100)
@@ -42,7 +42,7 @@ def test_pooled__drops_chains_without_vectors():
     assert moves.counts["pruned"] == 2
 
 
-def test_pooled__leaves_a_single_chain_as_it_is():
+def test_pooled__does_not_change_a_single_chain():
     chains = chained(4, list(np.random.default_rng(4).normal(scale=3.0, size=(1, 2, 10))), 10)
     moves, after = pooled(chains.tree, chains.sums, chains.found, chains.ends, PRIOR, 1.0)
     assert moves.tree is chains.tree

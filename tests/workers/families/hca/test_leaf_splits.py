@@ -1,4 +1,4 @@
-"""Probes of what leaves leave over, and vectors on the two sides of one."""
+"""Probes of the residuals of leaves, and the division of a leaf's vectors into two sides."""
 
 from dataclasses import replace
 
@@ -39,20 +39,20 @@ def test_probes__converge_to_the_direction_of_the_largest_residual(tmp_path, see
     assert probes.other_side is None
 
 
-def test_sides__part_two_lines_and_two_clusters(tmp_path):
+def test_other_side__separates_two_lines_and_two_clusters(tmp_path):
     generator = np.random.default_rng(5)
     factor, line = generator.normal(size=400), generator.integers(0, 2, 400) * 2 - 1
-    is_other = other_side(
-        factor, factor * line, lines=True
-    )  # left over of two lines is as large as the bisector's factor
+    # for two lines, the residual is as large as the factor along the bisector
+    is_other = other_side(factor, factor * line, lines=True)
     np.testing.assert_array_equal(is_other, line < 0)
     cluster = 3.0 * line + 0.1 * generator.normal(size=400)
     np.testing.assert_array_equal(other_side(factor, cluster, lines=False), line < 0)
 
 
 @given(st.integers(1, 40), st.integers(0, 100))
-def test_other_side__vectors_are_the_same_in_any_shards(tmp_path_factory, cut, seed):
-    """A probe begins from signs by address, so that the sums of two shards equal one shard's."""
+def test_probes__do_not_depend_on_the_division_into_shards(tmp_path_factory, cut, seed):
+    """A probe is initialised with signs that depend on the vectors' addresses, so the sums of two shards equal one
+    shard's."""
     values = np.random.default_rng(seed).normal(size=(41, 3))
     place = tmp_path_factory.mktemp("p")
     sums = []

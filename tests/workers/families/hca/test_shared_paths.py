@@ -1,4 +1,4 @@
-"""Chains that are joined to trees: what they span, and what of it leaves share."""
+"""Chains of nodes that are joined to trees: the space they span, and the part of it that leaves share."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.chains import PRIOR, chained, spanned
 
 
 def shared_directions(seed, branching, leaves, words=30, depth=3):
-    """Directions of leaves that share the first, by groups the second, and no others; and the groups."""
+    """Return directions of leaves that share the first direction, and the second within groups; and the groups."""
     generator = np.random.default_rng(seed)
     groups = np.repeat(np.arange(branching), leaves)
     root, branch = generator.normal(scale=3.0, size=words), generator.normal(scale=3.0, size=(branching, words))
@@ -25,7 +25,7 @@ def shared_directions(seed, branching, leaves, words=30, depth=3):
 @pytest.mark.parametrize("branching", [1, 2, 3])
 @pytest.mark.parametrize("leaf_count", [2, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_joined__finds_what_leaves_share_however_chains_are_turned(seed, branching, leaf_count):
+def test_joined__finds_what_leaves_share_however_their_factors_are_rotated(seed, branching, leaf_count):
     directions, groups = shared_directions(seed, branching, leaf_count)
     chain_model = chained(seed, directions)
     moves, after = chains.joined(
@@ -47,8 +47,8 @@ def test_joined__finds_what_leaves_share_however_chains_are_turned(seed, branchi
 
 
 @given(st.integers(0, 1000), st.integers(1, 3), st.integers(1, 2))
-def test_joined__takes_up_what_chains_explain(seed, branching, leaves):
-    """Paths of the tree span what the chains of their leaves did."""
+def test_joined__preserves_what_chains_explain(seed, branching, leaves):
+    """Each path of the tree spans what the chain of its leaf did."""
     directions, _ = shared_directions(seed, branching, leaves)
     chain_model = chained(seed, directions, chain_vectors=60)
     sizes = [1, len(directions), len(directions)]
@@ -66,7 +66,7 @@ def test_joined__takes_up_what_chains_explain(seed, branching, leaves):
 
 
 @given(st.integers(0, 1000), st.integers(1, 6), st.lists(st.integers(1, 3), min_size=1, max_size=2))
-def test_joined__has_at_most_the_allowed_nodes(seed, leaves, level_nodes):
+def test_joined__has_at_most_max_nodes(seed, leaves, level_nodes):
     depth = len(level_nodes) + 2
     directions, _ = shared_directions(seed, leaves, 1, 12, depth)
     chain_model = chained(seed, directions, 12, chain_vectors=30)
@@ -81,8 +81,9 @@ def test_joined__has_at_most_the_allowed_nodes(seed, leaves, level_nodes):
     assert after[moves.tree.levels < 0].sum() == 0.0
 
 
-def judged(model, truth):
-    """Leaves below each branch with 1% of the vectors or more, and the cosine of each true node's nearest."""
+def tree_agreement(model, truth):
+    """Return the number of leaves below each branch with 1% of the vectors, and the cosine of each true node's nearest
+    node."""
     fitted, passes = model.global_state.fitted.tree, model.global_state.masses.node_passes
     loadings, drawn = model.rows(0).loadings(model.global_state), truth.rows(0).word_node
     present = passes >= 0.01 * passes[0]
@@ -96,11 +97,12 @@ def judged(model, truth):
 
 
 @pytest.mark.parametrize(("seed", "nodes", "documents"), [(2, 30, 1000), (0, 13, 2000)])
-def test_planted_trees_of_vectors__are_found(tmp_path, seed, nodes, documents):
-    """The shape, and all loadings; with room for no other node, too, which takes splits and merges."""
+def test_simulated_trees_of_vectors__are_recovered(tmp_path, seed, nodes, documents):
+    """The shape and all loadings are recovered, also with exactly as many nodes as there are, which takes splits and
+    merges."""
     simulate(tmp_path / "c", family="hca", depth=3, documents=documents, words=30, seed=seed)
     options = {"depth": 3, "max_nodes": nodes, "seed": seed, "scheduler": "serial", "iterations": 40}
     model = fit(tmp_path / "c", tmp_path / "run", family="hca", **options)
-    shape, near = judged(model, Model(tmp_path / "c"))
+    shape, near = tree_agreement(model, Model(tmp_path / "c"))
     assert shape == [3, 3, 3]
     assert near > 0.95

@@ -1,4 +1,4 @@
-"""Splits of leaves on trial: kept where the bound is larger, and without a trace where it is not."""
+"""Trial splits of leaves: accepted if the bound increases, and undone without a trace otherwise."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -22,9 +22,9 @@ TREE = Tree(np.array([-1, 0, 0, FREE, FREE]), 2)
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    """Vectors of nine leaves in three branches, whose tree of 13 nodes begins with a leaf for two."""
-    place = tmp_path_factory.mktemp("planted")
+def simulated(tmp_path_factory):
+    """Vectors of nine leaves in three branches, for which the fit initially has one leaf for two of them."""
+    place = tmp_path_factory.mktemp("simulated")
     simulate(place / "c", family="hca", depth=3, documents=600, words=30, seed=1, shard_tokens=15000)
     return place / "c"
 
@@ -35,31 +35,32 @@ def fitted_with_figures(corpus, iterations, **options):
 
 
 def trials(found):
-    """How many splits were on trial after an iteration."""
+    """Return the number of splits on trial after each iteration."""
     return sum(state.global_state.splits.begins_trial for state, _ in found)
 
 
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
-def test_splits__raise_the_bound_and_never_lower_it(planted, form):
+def test_accepted_splits__increase_the_bound(simulated, form):
     options = {"depth": 3, "max_nodes": 13, "form": form}
-    plain, without = fitted_with_figures(planted, 30, split=False, **options)
-    found, figures = fitted_with_figures(planted, 30, **options)
+    plain, without = fitted_with_figures(simulated, 30, split=False, **options)
+    found, figures = fitted_with_figures(simulated, 30, **options)
     assert trials(found) > 0
     assert trials(plain) == 0
     assert sum(record["grown"] for record in figures) > 0
     assert figures[-1]["objective"] > without[-1]["objective"] + 10.0
     assert max(record["nodes"] for record in figures) <= 13
     for before, after in pairwise(figures):
-        went = after["pruned"] + after["merged"] and not after["grown"]  # a split takes a merge with it
+        # a split includes a merge that makes room for it
+        went = after["pruned"] + after["merged"] and not after["grown"]
         assert went or after["objective"] >= before["objective"] - 1e-7 * abs(before["objective"])
 
 
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
-def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch):
+def test_rejected_splits__leave_all_bits_as_they_were(simulated, form, monkeypatch):
     monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13, "form": form, **QUIET}
-    plain, without = fitted_with_figures(planted, 24, split=False, **options)
-    found, figures = fitted_with_figures(planted, 24, **options)
+    plain, without = fitted_with_figures(simulated, 24, split=False, **options)
+    found, figures = fitted_with_figures(simulated, 24, **options)
     assert trials(found) > 1
     assert [record["objective"] for record in figures] == [record["objective"] for record in without]
     for split_shard, plain_shard in zip(found[-1][0].swept, plain[-1][0].swept, strict=True):
@@ -73,21 +74,21 @@ def test_splits_in_vain__leave_all_bits_as_they_were(planted, form, monkeypatch)
 
 @pytest.mark.long
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_run_that_stops_in_the_midst_of_a_trial__is_resumed_to_the_same_bits(planted, tmp_path, monkeypatch, kept):
-    """Whether the split stays, or all that went before has to come back."""
+def test_a_run_that_stops_during_a_trial__is_resumed_to_the_same_bits(simulated, tmp_path, monkeypatch, kept):
+    """The split may be accepted, or everything before it must be restored."""
     if not kept:
         monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13}
-    found, _ = fitted_with_figures(planted, 24, **options)
+    found, _ = fitted_with_figures(simulated, 24, **options)
     on_trial = [state.iteration for state, _ in found if state.global_state.splits.trial_left]
     assert on_trial
-    # How many sweeps a trial takes depends on the processor's last bits; one may last beyond the 24th.
+    # The number of sweeps of a trial depends on the processor's rounding; a trial may last beyond iteration 24.
     iterations = max(24, on_trial[-1] + 2)
     settings = {"family": "hca", "iterations": iterations, "scheduler": "serial", **options}
-    whole, shards = fit(planted, tmp_path / "whole", **settings), len(Corpus(planted).manifest.shards)
+    whole, shards = fit(simulated, tmp_path / "whole", **settings), len(Corpus(simulated).manifest.shards)
     for number in {on_trial[0], on_trial[-1], on_trial[-1] + 1}:
         with pytest.raises(KeyboardInterrupt):
-            fit(planted, tmp_path / str(number), sinks=[stop_at(number)], **settings)
+            fit(simulated, tmp_path / str(number), sinks=[stop_at(number)], **settings)
         assert bits(resumed(tmp_path / str(number), scheduler="serial"), shards) == bits(whole, shards)
 
 
@@ -113,7 +114,7 @@ def test_leaf_to_split__is_the_leaf_with_the_largest_residual_beyond_noise():
     assert splitting.leaf_to_split(splits_of(), full, np.full(5, 1e6), np.full(5, 50.0), 4.0, 2.0)[0] == -1
 
 
-def test_split_leaf__makes_a_sibling_of_a_leafs_other_side():
+def test_split_leaf__adds_a_sibling_for_a_leafs_other_side():
     moves, ends = splitting.split_leaf(TREE, np.array([2, 3, 1]), np.array([0.0, 10.0, 30.0, 12.0, 0.0]))
     assert moves.tree.parents.tolist() == [-1, 0, 0, 0, FREE]
     assert ends.tolist() == [0.0, 10.0, 18.0, 12.0, 0.0]
@@ -121,7 +122,7 @@ def test_split_leaf__makes_a_sibling_of_a_leafs_other_side():
     assert moves.counts["grown"] == 1
 
 
-def test_restored__is_the_state_of_before_a_trial():
+def test_restored__is_the_state_before_a_trial():
     options = make_options("hca", {"depth": 2, "max_nodes": 5})
     before = Hca(options).initialise(Summary(60, 4, 240), Stream(0))
     columns = before.fitted.node_parent.size
@@ -131,7 +132,7 @@ def test_restored__is_the_state_of_before_a_trial():
     begun = splitting.start_trial(before, trial, 2, -7.0)
     assert begun.next_sweep.tau == 3.0
     assert begun.splits.trial_bound == -7.0
-    read = type(begun).from_arrays(begun.to_arrays())  # as from a checkpoint
+    read = type(begun).from_arrays(begun.to_arrays())  # types as read from a checkpoint
     after = splitting.restored(replace(read, fitted=replace(read.fitted, node_parent=moved)))
     for part in ("next_sweep", "fitted", "masses"):
         for name, values in getattr(before, part).to_arrays().items():

@@ -1,4 +1,4 @@
-"""Updates of topics with keywords are LDA's with other counts: these, and the switches, against the Gibbs sampler's formula."""
+"""Updates of topics with keywords, which are LDA's with other counts, against the formulas of the Gibbs sampler."""
 
 import numpy as np
 from hypothesis import given
@@ -12,8 +12,8 @@ WORDS, TOPICS = 9, 4
 KEYWORDS = {0: [1, 4], 2: [4, 7, 8]}
 
 
-def drawn(seed):
-    """Counts, keyword counts, and the state and rows that hold them."""
+def simulated_counts(seed):
+    """Return simulated counts and keyword counts, with the state and rows that contain them."""
     generator = np.random.default_rng(seed)
     counts = generator.gamma(0.7, 5.0, size=(WORDS, TOPICS)).astype(np.float32).astype(np.float64)
     special = np.zeros((WORDS, TOPICS))
@@ -47,7 +47,7 @@ def drawn(seed):
 
 @given(st.integers(0, 10_000))
 def test_probabilities__match_the_mixture_and_sum_to_one(seed):
-    counts, special, priors, state, rows = drawn(seed)
+    counts, special, priors, state, rows = simulated_counts(seed)
     changed, totals = effective(rows, state)
     found = (changed.dense_counts + priors["b"]) / (totals.topic_moments[0] + state.beta)
     expected = conditional(counts, special, KEYWORDS, priors).sum(axis=0)
@@ -56,8 +56,8 @@ def test_probabilities__match_the_mixture_and_sum_to_one(seed):
 
 
 @given(st.integers(0, 10_000), st.integers(0, 5))
-def test_rows_of_some_words__change_like_all_rows(seed, first):
-    *_, state, rows = drawn(seed)
+def test_updates_of_some_rows__equal_updates_of_all_rows(seed, first):
+    *_, state, rows = simulated_counts(seed)
     some = np.arange(first, WORDS, 2)
     changed, _ = effective(rows, state)
     part, _ = effective(rows.of_words(some, complete=True), state)
@@ -66,7 +66,7 @@ def test_rows_of_some_words__change_like_all_rows(seed, first):
 
 @given(st.integers(0, 10_000))
 def test_switches__are_a_fixed_point_of_the_conditional(seed):
-    counts, _, priors, state, _ = drawn(seed)
+    counts, _, priors, state, _ = simulated_counts(seed)
     cells = counts[state.keyword_words, state.keyword_topics]
     for _ in range(200):
         state = state.with_switches(cells)

@@ -1,4 +1,4 @@
-"""Topics with keywords: the suite of families, and topics that are found where their keywords are."""
+"""Conformance of topics with keywords, and recovery of topics from their keywords."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tests.conformance import (
     Conformance,
     references,  # noqa: F401 - fixture
 )
-from tests.conftest import rest_long
+from tests.conftest import mark_rest_long
 from tests.workers.families.cvb.test_seeds import TRUE_TOPICS, WORDS, corpus, seeds_of, similarity  # noqa: F401
 
 SEEDS = {"first": ["w0", "w1", "w2"], "second": ["w12", "w2"]}
@@ -19,7 +19,7 @@ class TestKeywordLda(Conformance):
     family = "keyword-lda"
 
     def sized(self, topics):
-        """Some corpora have a single word."""
+        """Omit seeds, because some corpora have a single word."""
         return {"topics": topics, "seeds": {"first": ["w0"]}}
 
     matrix = (
@@ -30,7 +30,7 @@ class TestKeywordLda(Conformance):
 
 
 @pytest.mark.parametrize("responsibilities", ["active", "dense"])
-@pytest.mark.parametrize("seed", rest_long([0, 1, 2]))
+@pytest.mark.parametrize("seed", mark_rest_long([0, 1, 2]))
 def test_keyword_topics__are_found_where_their_keywords_are(corpus, tmp_path, responsibilities, seed):  # noqa: F811
     chosen = (6, 1, 4)
     options = {"topics": 8, "seeds": seeds_of(chosen), "responsibilities": responsibilities}

@@ -15,13 +15,13 @@ from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import Summary
 from collapsium.workers.families.ncrp.state import GibbsNcrpRows, levels
 from tests.strategies import documents_of
-from tests.workers.families.gibbs.test_gibbs_exact import misfit, tabled, tokens_of
+from tests.workers.families.gibbs.test_gibbs_exact import p_value, tabulated, tokens_of
 
 FAMILY, WORDS = "gibbs-ncrp", 3
 
 
 class Chain:
-    """The sampler on one shard, a sweep and an update at a time; words may be exchanged in between."""
+    """The sampler on one shard, with one sweep and update per step; the words may be replaced between steps."""
 
     def __init__(self, seed, shard, **options):
         self.stream, self.iteration = Stream(seed), 0
@@ -39,7 +39,7 @@ class Chain:
         self._take(tasks.sweep(self.model, shard, self.swept, None, [self.block], self.global_state, at))
 
     def exchange(self, shard):
-        """Take other words, of the same nodes."""
+        """Replace the words of the tokens, and keep their nodes."""
         local, row = self.swept.local, np.zeros_like(self.block.rows.word_topic)
         owner, words = tokens_of(shard)
         np.add.at(row, (words, local.document_path[owner, local.token_level]), 1)
@@ -53,18 +53,18 @@ class Chain:
 
     @property
     def state(self):
-        """The tree, as a number for each document and level, and the tokens' levels."""
-        return named(self.swept.local.document_path), tuple(self.swept.local.token_level.tolist())
+        """Return the tree, as a number for each document and level, and the levels of the tokens."""
+        return renumbered(self.swept.local.document_path), tuple(self.swept.local.token_level.tolist())
 
 
-def named(paths):
-    """Nodes numbered as they occur."""
+def renumbered(paths):
+    """Return the nodes numbered in the order in which they occur."""
     numbers = {}
     return tuple(tuple(numbers.setdefault(int(node), len(numbers)) for node in path) for path in paths)
 
 
 def trees(documents, depth, chances, gamma):
-    """{named paths: log p} of the nested Chinese restaurant process, a document after another."""
+    """Return {paths: log p} of the nested Chinese restaurant process, by adding one document after another."""
     if not documents:
         return {(): 0.0}
     found = {}
@@ -74,7 +74,7 @@ def trees(documents, depth, chances, gamma):
         while waiting:
             path, log_probability = waiting.pop()
             if len(path) == depth:
-                key = named([*paths, path])
+                key = renumbered([*paths, path])
                 found[key] = np.logaddexp(found.get(key, -np.inf), log_probability)
                 continue
             passing = sum(route[: len(path)] == path for route in paths)
@@ -92,7 +92,7 @@ def trees(documents, depth, chances, gamma):
 
 
 def posterior(shard, depth, alpha, eta, gamma):
-    """{state: log p}, the topics and proportions summed out."""
+    """Return {state: log p}, with topics and proportions integrated out."""
     owner, words = tokens_of(shard)
     found = {}
     for paths, log in trees(shard.documents, depth, None, gamma).items():
@@ -100,8 +100,8 @@ def posterior(shard, depth, alpha, eta, gamma):
         for z in itertools.product(range(depth), repeat=words.size):
             nodes = path[owner, list(z)]
             row, level_counts = (
-                tabled(nodes, words, (path.max() + 1, WORDS)),
-                tabled(owner, np.array(z), (len(path), depth)),
+                tabulated(nodes, words, (path.max() + 1, WORDS)),
+                tabulated(owner, np.array(z), (len(path), depth)),
             )
             level = np.zeros(path.max() + 1, dtype=int)
             level[path.ravel()] = np.tile(np.arange(depth), len(path))
@@ -131,9 +131,10 @@ def test_ncrp__samples_from_the_posterior(rows, depth):
         chain.step(shard)
         if number >= 20 and number % 3 == 0:
             samples.append(chain.state)
-    assert misfit(samples, posterior(shard, depth, alpha, eta, gamma)) > 0.01
-    assert misfit(samples, posterior(shard, depth, alpha, eta, 3.0 * gamma)) < 1e-3  # the test can fail
-    assert misfit(samples, posterior(shard, depth, alpha, np.array(eta) * 3.0, gamma)) < 1e-3
+    assert p_value(samples, posterior(shard, depth, alpha, eta, gamma)) > 0.01
+    # the test must reject other parameters
+    assert p_value(samples, posterior(shard, depth, alpha, eta, 3.0 * gamma)) < 1e-3
+    assert p_value(samples, posterior(shard, depth, alpha, np.array(eta) * 3.0, gamma)) < 1e-3
 
 
 LENGTHS = (4, 3, 0, 5)
@@ -141,10 +142,10 @@ LENGTHS = (4, 3, 0, 5)
 
 def statistics(shard, paths, z, found):
     owner, words = tokens_of(shard)
-    paths = np.array(named(paths))
+    paths = np.array(renumbered(paths))
     depth, top = paths.shape[1], int(paths.max()) + 1
-    row = tabled(paths[owner, z], words, (top, WORDS))
-    level_counts = tabled(owner, z, (len(LENGTHS), depth))
+    row = tabulated(paths[owner, z], words, (top, WORDS))
+    level_counts = tabulated(owner, z, (len(LENGTHS), depth))
     passing = np.bincount(paths.ravel(), minlength=top)
     values = [(row**2).sum(), (level_counts**2).sum(), (row.sum(axis=1) ** 2).sum(), (passing**2).sum(), top]
     values += [np.unique(paths[:, at]).size for at in range(1, depth)]
@@ -154,7 +155,7 @@ def statistics(shard, paths, z, found):
 
 
 def drawn_words(owner, paths, z, eta, noise):
-    """A shard of words drawn given nodes, and the levels of its tokens in their order."""
+    """Draw words of tokens given their nodes; return the shard, and the tokens' levels in its order."""
     nodes, words = paths[owner, z], np.zeros(owner.size, dtype=int)
     for node in np.unique(nodes):
         level = int(np.nonzero(paths == node)[1][0])
@@ -167,7 +168,7 @@ def drawn_words(owner, paths, z, eta, noise):
 
 
 def prior(means, depth, noise):
-    """Paths, levels and parameters, forth."""
+    """Draw paths, levels and hyperparameters from the prior."""
     found = {name: noise.exponential(means[name], None if name == "gamma" else depth) for name in means}
     paths = []
     for _ in LENGTHS:
@@ -188,8 +189,9 @@ def prior(means, depth, noise):
 
 
 @pytest.mark.long
-def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution():
-    """Draws of everything from the prior, against a chain that takes turns: the tree given words, words given it."""
+def test_geweke__alternating_conditional_draws_leave_the_joint_distribution_unchanged():
+    """Draws of all variables from the prior have the distribution of a chain that alternates trees given words and
+    words given trees."""
     noise, depth, means = np.random.default_rng(5), 3, {"eta": 0.8, "alpha": 2.0, "gamma": 1.0}
     owner = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
     straight, turns = [], []
@@ -206,7 +208,8 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution():
         chain.exchange(shard)
         turns.append(statistics(shard, local.document_path, z, chain.global_state.to_arrays()))
     straight, turns = np.array(straight), np.array(turns)[200:]
-    batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
+    # batches are nearly independent
+    batches = turns[: len(turns) // 50 * 50].reshape(50, -1, turns.shape[1]).mean(axis=1)
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
     assert (np.abs(score) < 3.5).all(), score

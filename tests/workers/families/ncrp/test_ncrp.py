@@ -16,11 +16,11 @@ from collapsium.workers.families.family import Summary
 from collapsium.workers.families.ncrp.ncrp import Ncrp
 from collapsium.workers.families.ncrp.tree import FREE, NOWHERE
 from tests.conformance import Conformance, references  # noqa: F401 - fixtures
-from tests.conftest import planted_rows, rest_long, write_corpus
+from tests.conftest import mark_rest_long, simulated_rows, write_corpus
 from tests.fits import problem_of, states
 from tests.naive import tree as naive
 
-FALL = 1e-7  # of the objective, that is rounding
+FALL = 1e-7  # relative decrease of the objective that rounding explains
 
 
 class TestNCRP(Conformance):
@@ -40,13 +40,13 @@ class TestNCRP(Conformance):
         },
     )
 
-    losing = (5, 6)  # a start takes three rounds
+    lost_every = (5, 6)  # the initialisation takes three rounds
 
     def sized(self, topics):
         return {"leaves": topics}
 
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
-        """From the one before: each iteration's responsibilities are made again, by the twin, through all moves."""
+        """The naive version recomputes each iteration's responsibilities from the preceding state, through all moves."""
         problem, found = states(small[0], self.family, options, 22)
         tokens = Corpus(small[0]).vocabulary.tokens
         gradual = options.get("initial_tree") == "gradual"
@@ -58,7 +58,7 @@ class TestNCRP(Conformance):
             missing = tokens - state.blocks[0].value.rows.word_topic.sum(axis=1) - rest
             assert missing.sum() == pytest.approx(state.global_state.initialisation.absent_tokens, abs=1e-3)
             assert (missing > -1e-4).all()
-        # In a gradual start nodes begin in a round between two states.
+        # In a gradual initialisation, nodes are added in a round between two states.
         later = next(
             n
             for n, (state, _) in enumerate(found)
@@ -74,18 +74,19 @@ class TestNCRP(Conformance):
                 local = state.swept[place].value.local
                 np.testing.assert_allclose(local.document_level.sum(axis=1), shard.lengths, rtol=1e-6)
                 listed = np.add.reduceat(local.ends.document_masses, local.ends.document_lists[:-1])
-                assert (listed > 0.5).all()  # 16 of some 20 that are alike, before sticks are made
+                # almost equally probable ends may be truncated to 16 before sticks are fitted
+                assert (listed > 0.5).all()
                 assert (listed < 1.0 + 1e-6).all()
                 assert (tree.levels[local.ends.document_ends] >= 0).all()
                 ends += listed.sum()
                 if number:
                     before = found[number - 1][0]
                     passes = options.get("document_sweeps", 1)
-                    sums = self.again(shard, before.swept[place].value.local, before, passes)
+                    sums = self.sweep_naive(shard, before.swept[place].value.local, before, passes)
                     np.testing.assert_allclose(local.document_level, sums.document_level, rtol=1e-5, atol=1e-5)
                     total[np.ix_(shard.words, tree.columns)] += sums.row_node
             assert (rows >= 0.0).all()
-            assert (rows.sum(axis=1) <= tokens * (1 + 1e-6)).all()  # some are outside the tree
+            assert (rows.sum(axis=1) <= tokens * (1 + 1e-6)).all()  # some documents end outside the tree
             assert (rows[:, tree.levels < 0] == 0.0).all()
             if number:
                 np.testing.assert_allclose(rows, total, rtol=1e-5, atol=1e-5)
@@ -93,8 +94,9 @@ class TestNCRP(Conformance):
             np.testing.assert_allclose(global_state.node_passes[0], 60.0, rtol=1e-12)
             assert ends == pytest.approx(60.0, rel=0.05)
 
-    def again(self, shard, local, before, passes):
-        """The sums of the sweep that follows a state, by the twin: moves, topics and levels are written out here."""
+    def sweep_naive(self, shard, local, before, passes):
+        """Return the sums of the sweep after a state by the naive version, with moves, topics and levels computed
+        here."""
         global_state, moves = before.global_state, before.global_state.moves
         tree = global_state.upcoming.tree
         depth, words = tree.depth, global_state.vocabulary
@@ -119,14 +121,14 @@ class TestNCRP(Conformance):
         return naive.sweep_paths(*pairs, np.exp(rows), *nodes, np.exp(outside), alpha, begin, passes, 0.0)
 
     def test_local_sweeps__conserve_counts(self, small, options):
-        """Tokens in the tree and outside it add up to the documents' tokens by level."""
+        """Tokens in the tree and outside it sum to the documents' tokens by level."""
         problem = problem_of(small[0], self.family, {**options, "document_sweeps": 1})
         for state, _ in Fit(replace(problem, local_sweeps=3), Limits(iterations=16)):
             total = sum(shard.value.local.document_level.sum() for shard in state.swept)
             assert math.isclose(total, Corpus(small[0]).manifest.tokens, rel_tol=1e-6)
             assert state.global_state.node_tokens.sum() <= total * (1 + 1e-6)
 
-    def test_blocks__of_the_vocabulary_change_nothing_but_rounding(self, small, options):
+    def test_dividing_the_vocabulary_into_blocks__changes_nothing_but_rounding(self, small, options):
         _, whole = states(small[0], self.family, options, 15)
         _, cut = states(small[0], self.family, options, 15, cuts=(0, 7, 8, 30))
         sides = [
@@ -135,7 +137,7 @@ class TestNCRP(Conformance):
         np.testing.assert_allclose(*sides, rtol=1e-4, atol=1e-4)
 
     def test_objective__is_finite_and_never_falls_if_it_is_a_bound(self, small, options):
-        """But where nodes are pruned or put together; nodes that grow take nothing away."""
+        """It may only decrease when nodes are pruned or merged; growing nodes does not decrease it."""
         _, found = states(small[0], self.family, options, 35)
         require_ascent(found)
         assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
@@ -150,9 +152,9 @@ class TestNCRP(Conformance):
         np.testing.assert_allclose(model.local_state(0).document_level.sum(), 1.0, rtol=1e-6)
         unseen = write_corpus(tmp_path / "unseen", [{0: 2}, {0: 3}], 1)
         found = evaluate(tmp_path / "run", unseen=unseen, scheduler="serial")
-        assert found.score == pytest.approx(0.0, abs=1e-9)  # the only word there is
+        assert found.score == pytest.approx(0.0, abs=1e-9)  # the only word has probability one
 
-    test_ground_truth_topics__are_recovered = None  # trees are planted instead
+    test_ground_truth_topics__are_recovered = None  # replaced by the recovery of simulated trees
 
 
 def widened(levels, alpha):
@@ -162,7 +164,7 @@ def widened(levels, alpha):
 
 
 def require_ascent(found):
-    """The objective falls nowhere but where nodes are pruned or put together."""
+    """Require that the objective never decreases, except when nodes are pruned or merged."""
     figures = [progress.figures for _, progress in found if "objective" in progress.figures]
     assert len(figures) > 30
     for before, after in zip(figures, figures[1:], strict=False):
@@ -170,8 +172,8 @@ def require_ascent(found):
         assert moved or after["objective"] >= before["objective"] - FALL * abs(before["objective"])
 
 
-def planted_tree(seed, documents, words=200, tokens=100, alpha=(50.0, 20.0, 10.0), branching=3, eta=0.05):
-    """Documents of a full tree, the leaf of each, and each level's topics."""
+def simulated_tree(seed, documents, words=200, tokens=100, alpha=(50.0, 20.0, 10.0), branching=3, eta=0.05):
+    """Return documents simulated from a complete tree, the leaf of each document, and the topics of each level."""
     generator, depth = np.random.default_rng(seed), len(alpha)
     topics = [generator.dirichlet(np.full(words, eta), size=branching**level) for level in range(depth)]
     leaves, rows = generator.integers(0, branching ** (depth - 1), documents), []
@@ -183,16 +185,17 @@ def planted_tree(seed, documents, words=200, tokens=100, alpha=(50.0, 20.0, 10.0
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    """A corpus of a planted tree."""
-    place = tmp_path_factory.mktemp("planted")
-    rows, leaves, topics = planted_tree(3, 1000)
+def simulated(tmp_path_factory):
+    """A corpus simulated from a tree, the leaf of each document, and the topics of each level."""
+    place = tmp_path_factory.mktemp("simulated")
+    rows, leaves, topics = simulated_tree(3, 1000)
     return write_corpus(place / "corpus", rows, 200, shard_tokens=30000), leaves, topics
 
 
-def test_planted_tree__is_recovered(planted, tmp_path):
-    """Its shape, whose child is whose, the documents' paths, and topics as nearly as their tokens tell."""
-    corpus, leaves, topics = planted
+def test_simulated_tree__is_recovered(simulated, tmp_path):
+    """The fit recovers the tree's shape, the documents' paths, and the topics, as accurately as their numbers of
+    tokens allow."""
+    corpus, leaves, topics = simulated
     model = fit(corpus, tmp_path / "run", family="ncrp", scheduler="serial", iterations=40, seed=3)
     tree = model.global_state.fitted.tree
     occupied = model.global_state.node_passes > 0.01 * leaves.size
@@ -225,8 +228,8 @@ OPTIONS = [
 @pytest.mark.long
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: f"{options['form']}-{options['posterior']}")
 @pytest.mark.parametrize("seed", range(3))
-def test_objective__ascends_on_a_planted_tree(tmp_path, options, seed):
-    rows, _, _ = planted_tree(seed, 150, words=60, tokens=50)
+def test_objective__ascends_on_a_simulated_tree(tmp_path, options, seed):
+    rows, _, _ = simulated_tree(seed, 150, words=60, tokens=50)
     corpus = write_corpus(tmp_path / "corpus", rows, 60, shard_tokens=3000)
     depth = 2 + seed % 3
     _, found = states(corpus, "ncrp", {**options, "depth": depth}, 45)
@@ -234,10 +237,10 @@ def test_objective__ascends_on_a_planted_tree(tmp_path, options, seed):
     assert sum(progress.figures["merged"] for _, progress in found) > 0
 
 
-@pytest.mark.parametrize("options", rest_long(TestNCRP.matrix), ids=str)
-def test_shards__change_nothing_but_rounding(tmp_path, options):
-    """Documents are seeds, and let the tree grow, by their addresses."""
-    rows, found = planted_rows(1), []
+@pytest.mark.parametrize("options", mark_rest_long(TestNCRP.matrix), ids=str)
+def test_the_number_of_shards__changes_nothing_but_rounding(tmp_path, options):
+    """Documents initialise topics, and let the tree grow, by their addresses."""
+    rows, found = simulated_rows(1), []
     tokens = sum(sum(row.values()) for row in rows)
     for number, shards in enumerate((1, 3, 7)):
         corpus = write_corpus(tmp_path / str(number), rows, 30, shard_tokens=tokens // shards + 1)
@@ -248,8 +251,8 @@ def test_shards__change_nothing_but_rounding(tmp_path, options):
         np.testing.assert_allclose(sharded, found[0], rtol=1e-6)
 
 
-def test_trees__grow_where_documents_leave_them(small):
-    """From one leaf, by whole paths at the prior; without `new_paths` the tree stays as it is."""
+def test_trees__grow_for_documents_that_fit_no_path(small):
+    """The tree grows from one leaf by complete paths at the prior; with `new_paths=0` it does not grow."""
     for grow in (0, 3):
         options = {"leaves": 1, "new_paths": grow, "gamma": 5.0, "compare": False, "merge": 1.0, "prune": 0.0}
         _, found = states(small[0], "ncrp", options, 35)
@@ -272,8 +275,8 @@ def test_max_nodes__are_never_exceeded(small):
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3, 5, 9])
-def test_few_iterations__make_a_tree_of_full_depth(small, tmp_path, iterations):
-    """The clusters take half of the iterations that are planned, so that no run ends with them."""
+def test_a_few_iterations__suffice_for_a_tree_of_full_depth(small, tmp_path, iterations):
+    """Clustering takes at most half of the planned iterations, so that no run ends during it."""
     model = fit(small[0], tmp_path / "run", family="ncrp", depth=4, iterations=iterations, scheduler="serial")
     assert model.global_state.fitted.depth == 4
     assert (model.global_state.fitted.tree.levels == 3).any()
@@ -300,12 +303,12 @@ def test_leaves__leave_room_for_the_levels_above_them():
         ({"form": "other"}, "form: expected"),
     ],
 )
-def test_options__that_make_no_sense_are_refused(options, message):
+def test_invalid_options__are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         make_options("ncrp", options)
 
 
-def test_options__of_levels_have_defaults():
+def test_options_per_level__have_defaults():
     config = make_options("ncrp", {"depth": 5})
     np.testing.assert_array_equal(config.alphas(), [50.0, 20.0, 10.0, 5.0, 2.5])
     np.testing.assert_array_equal(config.etas(), [0.2, 0.2, 0.2, 0.2, 0.1])
@@ -313,7 +316,7 @@ def test_options__of_levels_have_defaults():
     np.testing.assert_array_equal(make_options("ncrp", {"posterior": "dirichlet"}).etas(), [1.0] * 3)
 
 
-def test_figures__tell_of_nodes_and_of_moves(small, tmp_path):
+def test_figures__count_nodes_and_moves(small, tmp_path):
     fit(small[0], tmp_path / "run", family="ncrp", scheduler="serial", iterations=20)
     events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
     for before, after in zip(events, events[1:], strict=False):
@@ -321,7 +324,7 @@ def test_figures__tell_of_nodes_and_of_moves(small, tmp_path):
             assert after["nodes"] == before["nodes"] - after["pruned"] - after["merged"]
 
 
-def test_simulated_trees__have_the_requested_shape_and_paths(tmp_path):
+def test_simulate__gives_trees_of_the_requested_shape_and_paths(tmp_path):
     from collapsium.pipeline import simulate, topics, verify
 
     simulate(tmp_path / "c", family="ncrp", documents=200, words=50, tokens=30, depth=3, branching=[2, 3], seed=4)

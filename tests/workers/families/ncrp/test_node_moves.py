@@ -10,14 +10,14 @@ from tests.workers.families.ncrp.test_prior import masses
 
 
 def require_consistent(moves, before):
-    """Nodes hang together, and all that changed is made of columns that there were."""
+    """Require that the moves give a valid tree, whose new and changed nodes derive from columns of the tree before."""
     tree = moves.tree
     nodes = np.flatnonzero(tree.parents != FREE)
-    assert tree.parents.size == before.parents.size  # so that there never are more than max_nodes
+    assert tree.parents.size == before.parents.size  # so the tree can never exceed max_nodes
     assert tree.parents[0] == ROOT
     assert (tree.parents[nodes[1:]] >= 0).all()
     assert (tree.parents[tree.parents[nodes[1:]]] != FREE).all()
-    assert set(tree.columns) == set(nodes)  # levels say that all reach the root, within the depth
+    assert set(tree.columns) == set(nodes)  # levels are defined if every node reaches the root within the depth
     assert set(moves.sources) <= set(nodes.tolist())
     for sources in moves.sources.values():
         assert all(before.levels[source] >= 0 for source, _ in sources)
@@ -29,7 +29,7 @@ def require_consistent(moves, before):
 
 
 def sibling_pairs(tree, data):
-    """Some pairs of siblings, no node twice."""
+    """Draw some disjoint pairs of siblings."""
     pairs = []
     for node in tree.columns:
         children = data.draw(st.permutations(tree.children(node).tolist()))
@@ -38,7 +38,7 @@ def sibling_pairs(tree, data):
 
 
 @given(trees(max_nodes=14), st.integers(0, 1000), st.data())
-def test_merged__keeps_all_tokens_and_documents(tree, seed, data):
+def test_merged__conserves_tokens_and_documents(tree, seed, data):
     pairs, (ends, passes) = sibling_pairs(tree, data), masses(tree, seed)
     moves = Moves(tree).merged(pairs)
     require_consistent(moves, tree)
@@ -53,12 +53,12 @@ def test_merged__keeps_all_tokens_and_documents(tree, seed, data):
     kept = moves.tree.levels >= 0
     np.testing.assert_allclose(after[:, kept].sum(axis=1), rows.sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(moves.summed(rows[0])[kept], after[0, kept], rtol=1e-12)
-    # What passes a node after is what passed the two, as ends are moved alike.
+    # Passes of a merged node are the sum of the two nodes' passes, because ends are moved likewise.
     np.testing.assert_allclose(moves.tree.gathered(moves.summed(ends)), moves.summed(passes), rtol=1e-9, atol=1e-9)
 
 
 @given(trees(max_nodes=14), st.integers(0, 1000), st.sampled_from([0.0, 1e-6, 5.0, 1e9]))
-def test_pruned__drops_what_little_passes_with_all_below(tree, seed, least):
+def test_pruned__removes_nodes_with_few_passes_and_all_nodes_below_them(tree, seed, least):
     _, passes = masses(tree, seed)
     moves = Moves(tree).pruned(passes, least)
     require_consistent(moves, tree)
@@ -70,7 +70,7 @@ def test_pruned__drops_what_little_passes_with_all_below(tree, seed, least):
 
 
 @given(trees(max_nodes=14, spare=8), st.lists(st.integers(0, 30), max_size=5))
-def test_grown__adds_as_many_whole_paths_as_fit(tree, picks):
+def test_grown__adds_as_many_complete_paths_as_fit(tree, picks):
     ends = [int(tree.columns[pick % tree.columns.size]) for pick in picks]
     moves = Moves(tree).grown(ends)
     require_consistent(moves, tree)
@@ -94,8 +94,8 @@ def test_grown__adds_as_many_whole_paths_as_fit(tree, picks):
 
 
 @given(trees(max_nodes=14), st.integers(0, 1000), st.data())
-def test_moves__one_after_another_keep_a_tree(tree, seed, data):
-    """As `update` makes them: merged twice, pruned, grown."""
+def test_successive_moves__give_a_valid_tree(tree, seed, data):
+    """Moves are combined as in `update`: merged twice, pruned, and grown."""
     ends, passes = masses(tree, seed)
     moves = Moves(tree)
     for _ in range(2):
@@ -111,7 +111,7 @@ def test_moves__one_after_another_keep_a_tree(tree, seed, data):
 
 
 @given(st.integers(0, 12), st.integers(2, 5), st.integers(0, 12), st.integers(0, 1000), st.booleans())
-def test_regrouped__puts_leaves_under_groups_and_keeps_all_tokens(leaves, depth, spare, seed, alike):
+def test_regrouped__puts_leaves_under_groups_and_conserves_tokens(leaves, depth, spare, seed, alike):
     generator = np.random.default_rng(seed)
     columns = 1 + leaves + max(depth - 2, 0) + spare
     tree = node_moves.first_tree(columns, leaves)
@@ -134,7 +134,7 @@ def test_regrouped__puts_leaves_under_groups_and_keeps_all_tokens(leaves, depth,
         np.testing.assert_allclose(level_tokens, share[level - 1] * rows[:, 1:].sum(axis=1), rtol=1e-9, atol=1e-12)
 
 
-def test_regrouped__finds_groups_that_stand_apart():
+def test_regrouped__finds_well_separated_groups():
     tree = node_moves.first_tree(40, 9)
     group = np.repeat([-1, 0, 1, 2, -1], [1, 3, 3, 3, 30])
     distance = np.where(group == group[:, np.newaxis], 0.2, 0.9) + 0.001 * np.arange(40)
@@ -148,7 +148,7 @@ def test_regrouped__finds_groups_that_stand_apart():
 
 
 @given(trees(max_nodes=14), st.integers(0, 1000), st.integers(1, 4))
-def test_nearest_siblings__are_pairs_of_siblings_each_once(tree, seed, count):
+def test_nearest_siblings__are_disjoint_pairs_of_siblings(tree, seed, count):
     affinity = np.random.default_rng(seed).random((tree.parents.size,) * 2)
     affinity = affinity + affinity.T
     first, second = node_moves.nearest_siblings(tree, affinity, count)
@@ -163,7 +163,7 @@ def test_nearest_siblings__are_pairs_of_siblings_each_once(tree, seed, count):
 
 
 @given(trees(max_nodes=14), st.integers(0, 1000))
-def test_disjoint__takes_each_column_once_in_falling_order(tree, seed):
+def test_disjoint__selects_each_column_once_by_decreasing_gain(tree, seed):
     generator = np.random.default_rng(seed)
     first, second = node_moves.nearest_siblings(tree, generator.random((tree.parents.size,) * 2), 3)
     value, passes = generator.normal(size=first.size), generator.random(tree.parents.size)
@@ -173,12 +173,12 @@ def test_disjoint__takes_each_column_once_in_falling_order(tree, seed):
     assert len(set(columns)) == len(columns)
     worth = {frozenset(pair): gain for *pair, gain in zip(first.tolist(), second.tolist(), value, strict=True)}
     assert all(worth[frozenset(pair)] > 0.0 for pair in chosen)
-    for pair, gain in worth.items():  # one that was left has no gain, or overlaps one of more
+    for pair, gain in worth.items():  # a pair that was not selected has no gain, or overlaps a pair with a larger one
         if frozenset(pair) not in map(frozenset, chosen) and gain > 0.0:
             assert any(pair & set(partner) and worth[frozenset(partner)] > gain for partner in chosen)
 
 
-def test_alike_paths__are_leaves_with_the_same_documents():
+def test_alike_paths__are_pairs_of_leaves_with_the_same_documents():
     tree = Tree(np.array([ROOT, 0, 0, 1, 1, 1, 2]), 3)
     q = np.zeros((4, 7))  # by document
     q[:, 3], q[:, 4], q[:, 6] = [0.5, 0.5, 0, 0], [0.4, 0.5, 0, 0.05], [0.5, 0.5, 0, 0]
@@ -207,7 +207,7 @@ def test_evidence_gains__are_ratios_of_the_collapsed_likelihood():
         for group in groups:
             n = counts[:, group].sum(axis=1)
             value += (gammaln(eta + n) - gammaln(eta)).sum() + gammaln(words * eta) - gammaln(words * eta + n.sum())
-            value += np.log(gamma) + gammaln(passes[group].sum())  # of the CRP, but for what is common
+            value += np.log(gamma) + gammaln(passes[group].sum())  # log p under the CRP, up to a common constant
         return value
 
     pairs = np.array([1]), np.array([2])

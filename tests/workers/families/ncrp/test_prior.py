@@ -21,15 +21,16 @@ from collapsium.workers.kernels.trees.paths import (
     sweep_levels,
     sweep_paths,
 )
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.strategies import documents_of, trees
 
-GAMMAS = st.sampled_from([0.05, 0.3, 0.7, 1.0])  # a sibling more outside the tree has a share of exp(-1 / gamma)
-PATHS = 26  # siblings at which sums over paths outside the tree are cut: what is behind has a share of 1e-11
+# each further sibling outside the tree has exp(-1 / gamma) times the share of the preceding one
+GAMMAS = st.sampled_from([0.05, 0.3, 0.7, 1.0])
+PATHS = 26  # siblings per level at which sums over paths outside the tree are truncated; the rest has a share of 1e-11
 
 
 def masses(tree, seed, sharp=1.0):
-    """Documents at each end, and what passes each node; some ends have none."""
+    """Draw the number of documents that end at each node and that pass it; some nodes have none."""
     generator = np.random.default_rng(seed)
     ends = generator.gamma(sharp, 10.0, size=tree.parents.size) * (generator.random(tree.parents.size) < 0.8)
     ends = np.where(tree.levels >= 0, ends, 0.0)
@@ -37,7 +38,8 @@ def masses(tree, seed, sharp=1.0):
 
 
 def bound_of(tree, found, ends, gamma, prior):
-    """E[log p(c | V)], entropy of what is outside, and -KL(q(v) | Beta(1, prior)), for any q(v)."""
+    """Return E[log p(c | V)], the entropy of what is outside the tree, and -KL(q(v) | Beta(1, prior)), summed, for any
+    q(v)."""
     nodes = tree.columns
     value = ends[nodes] @ nested.end_logs(tree, found, prior)[nodes]
     a, b = found.a[nodes[1:]], found.b[nodes[1:]]
@@ -49,8 +51,8 @@ def bound_of(tree, found, ends, gamma, prior):
 
 
 @given(trees(max_nodes=6, depths=(2, 4)), st.integers(0, 1000), GAMMAS)
-def test_end_logs__are_sums_over_all_paths_of_each_end(tree, seed, gamma):
-    """Nodes outside the tree stand behind its own with Beta(1, gamma), whatever is above them."""
+def test_end_logs__sum_over_all_paths_that_begin_with_each_end(tree, seed, gamma):
+    """Nodes outside the tree come after its own siblings, with sticks from Beta(1, gamma), whatever is above them."""
     ends, passes = masses(tree, seed)
     found = nested.sticks(tree, passes, ends, gamma)
     logs = nested.end_logs(tree, found, gamma)
@@ -85,7 +87,7 @@ def test_sticks__maximise_the_bound(tree, seed, gamma):
 
 
 @given(trees(max_nodes=8), st.integers(0, 1000), st.sampled_from([1e-3, 0.3, 1.0, 20.0]))
-def test_sticks__number_siblings_without_gaps_and_no_order_is_better(tree, seed, gamma):
+def test_sticks__order_siblings_by_size_and_no_other_order_is_better(tree, seed, gamma):
     ends, passes = masses(tree, seed)
     best = nested.sticks(tree, passes, ends, gamma)
     for node in tree.columns:
@@ -105,7 +107,7 @@ def test_sticks__number_siblings_without_gaps_and_no_order_is_better(tree, seed,
 
 
 @given(trees(), st.integers(0, 1000), st.floats(1e-2, 1e2), st.sampled_from([0.1, 1.0]))
-def test_learned_gamma__is_no_worse_than_any(tree, seed, gamma, sharp):
+def test_learned_gamma__has_the_largest_bound(tree, seed, gamma, sharp):
     ends, passes = masses(tree, seed, sharp)
     found = nested.sticks(tree, passes, ends, gamma)
     learned = nested.learned_gamma(tree, found, ends, gamma)
@@ -123,7 +125,8 @@ def test_learned_gamma__is_no_worse_than_any(tree, seed, gamma, sharp):
 
 
 def document_bounds(shard, tree, end_log, counts, factorised, point, before):
-    """Tokens by level and the bound of each document, and log S in all, with the topics that counts make."""
+    """Return the tokens by level and the bound of each document, and log S of all, with topics that the counts
+    determine."""
     depth, words, size = tree.depth, len(counts), tree.columns.size
     eta, alpha = np.linspace(0.3, 1.2, depth), np.linspace(3.0, 1.0, depth)
     word_prior, held = eta[tree.level], np.ascontiguousarray(counts[:, tree.columns])
@@ -161,9 +164,9 @@ def document_bounds(shard, tree, end_log, counts, factorised, point, before):
 
 
 @given(trees(), st.integers(0, 1000), GAMMAS, st.booleans(), st.booleans(), st.data())
-def test_nesting__nodes_at_the_prior_change_nothing(tree, seed, gamma, factorised, point, data):
-    """A tree is a special case of one with more nodes."""
-    shard, generator = Shard.of(0, documents_of(planted_rows(seed, 5, 12, tokens=15))), np.random.default_rng(seed)
+def test_adding_nodes_at_the_prior__changes_nothing(tree, seed, gamma, factorised, point, data):
+    """A tree is a special case of a tree with more nodes."""
+    shard, generator = Shard.of(0, documents_of(simulated_rows(seed, 5, 12, tokens=15))), np.random.default_rng(seed)
     words, (ends, passes) = shard.words.size, masses(tree, seed)
     wide = np.append(tree.parents, [FREE] * 2 * tree.depth)
     tree, ends, passes = Tree(wide, tree.depth), np.pad(ends, (0, 2 * tree.depth)), np.pad(passes, (0, 2 * tree.depth))
@@ -187,7 +190,7 @@ def test_nesting__nodes_at_the_prior_change_nothing(tree, seed, gamma, factorise
         sides.append(document_bounds(shard, nodes, end_log, counts, factorised, point, before))
     np.testing.assert_allclose(sides[1][0], sides[0][0], rtol=1e-6 if factorised else 1e-9, atol=1e-9)
     np.testing.assert_allclose(sides[1][1], sides[0][1], rtol=1e-9, atol=1e-9)
-    zero = np.zeros(wide.size)  # -KL(q(v) | p(v)) of what came is nothing
+    zero = np.zeros(wide.size)  # -KL(q(v) | p(v)) of the new nodes is zero
     assert bound_of(moves.tree, larger, zero, gamma, gamma) == pytest.approx(bound_of(tree, found, zero, gamma, gamma))
 
 

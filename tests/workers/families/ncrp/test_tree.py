@@ -22,7 +22,7 @@ from tests.strategies import trees
 SAMPLE = Tree(np.array([ROOT, 4, 0, FREE, 0, FREE, 4]), 3)
 
 
-def test_tree__of_a_sample():
+def test_the_example_tree__has_these_levels_and_parents():
     np.testing.assert_array_equal(SAMPLE.levels, [0, 2, 1, -1, 1, -1, 2])
     np.testing.assert_array_equal(SAMPLE.columns, [0, 2, 4, 1, 6])
     np.testing.assert_array_equal(SAMPLE.places, [0, 3, 1, -1, 2, -1, 4])
@@ -35,7 +35,7 @@ def test_tree__of_a_sample():
 
 
 @given(trees())
-def test_columns__stand_level_by_level_parents_first(tree):
+def test_columns__are_ordered_by_level_with_parents_first(tree):
     nodes = np.flatnonzero(tree.parents != FREE)
     assert sorted(tree.columns) == list(nodes)
     assert tree.columns[0] == 0
@@ -62,7 +62,7 @@ def test_paths__lead_from_the_root_to_each_node(tree):
 
 
 @given(trees(), st.integers(0, 1000))
-def test_gathered__sums_what_is_below_each_node(tree, seed):
+def test_gathered__sums_the_values_below_each_node(tree, seed):
     ends = np.random.default_rng(seed).random(tree.parents.size)
     found = tree.gathered(ends)
     for column in range(tree.parents.size):
@@ -78,7 +78,7 @@ def moves_of(rows):
 
 
 @given(st.integers(1, 6), st.integers(0, 5), st.data())
-def test_moves__are_a_matrix_by_which_columns_are_multiplied(columns, words, data):
+def test_moves__multiply_columns_by_a_matrix(columns, words, data):
     column = st.integers(0, columns - 1)
     row = st.tuples(st.one_of(st.just(NOWHERE), column), column, st.sampled_from([0.0, 0.25, 1.0]))
     rows = data.draw(st.lists(row, max_size=8))
@@ -90,18 +90,18 @@ def test_moves__are_a_matrix_by_which_columns_are_multiplied(columns, words, dat
             matrix[source, target] += weight
     before = values.copy()
     np.testing.assert_allclose(moves_of(rows).apply(values), values @ matrix, rtol=1e-12)
-    np.testing.assert_array_equal(values, before)  # rows that others hold are not written on
+    np.testing.assert_array_equal(values, before)  # arrays that others also refer to must not be changed in place
     if words:
         np.testing.assert_allclose(moves_of(rows).apply(values[0]), values[0] @ matrix, rtol=1e-12)
 
 
-def test_moves__copy_nothing_where_nothing_moves():
+def test_moves__copy_nothing_if_no_node_moves():
     values = np.ones((3, 4))
     assert moves_of([]).apply(values) is values
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 1000))
-def test_deepened__keeps_what_a_document_has(documents, levels, more, seed):
+def test_deepened__preserves_the_tokens_of_each_document(documents, levels, more, seed):
     generator = np.random.default_rng(seed)
     by_level, alpha = generator.random((documents, levels)), generator.random(levels + more) + 0.1
     found = deepened(by_level, alpha)
@@ -117,7 +117,7 @@ def test_level_sums__add_deeper_nodes_to_the_last_level():
     np.testing.assert_array_equal(level_sums(np.array([50.0, 20.0, 10.0]), 3), [50.0, 20.0, 10.0])
 
 
-def test_states__hold_the_present_and_the_next_tree():
+def test_states__contain_the_present_and_the_next_tree():
     fitted = FittedTree(SAMPLE.parents, 3, np.zeros(7), grown=0, merged=0, pruned=0)
     upcoming = UpcomingTree(np.array([ROOT, 0, FREE]), 2, np.zeros(3), next_grown=1, next_merged=2, next_pruned=3)
     assert fitted.tree.depth == 3

@@ -1,4 +1,4 @@
-"""Checks of the arrays of trees: probabilities that a document's proportions are divided by are positive."""
+"""Checks of the arrays of trees: probabilities by which a document's proportions are divided must be positive."""
 
 from types import SimpleNamespace
 
@@ -22,11 +22,11 @@ def check(masses):
     return DocumentEnds.checked(changed, CheckContext({"document": 2, "topic": 4}, tree), "local")
 
 
-def test_probabilities_of_listed_ends__pass():
+def test_positive_probabilities_of_ends__are_accepted():
     assert check([1.0, 0.75, 0.25]).document_masses.tolist() == [1.0, 0.75, 0.25]
 
 
 @pytest.mark.parametrize("masses", [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, -0.5, 1.0], [1.0, np.nan, 0.5]])
-def test_ends_without_probability__are_refused(masses):
+def test_zero_probabilities_of_ends__are_refused(masses):
     with pytest.raises(DamagedError, match="document_masses"):
         check(masses)

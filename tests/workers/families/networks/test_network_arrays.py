@@ -1,4 +1,4 @@
-"""Checks of the local states of sampled networks: table counts that customers do not allow are refused."""
+"""Checks of the local states of sampled networks: table counts that are impossible for the customers are refused."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ DOCUMENTS = [[{0: 3, 1: 2}, {2: 4}], [{1: 5}], [{0: 2, 3: 6}, {1: 1, 2: 1}]]
 
 @pytest.fixture(scope="module")
 def state():
-    """A shard, and the arrays of its local state and of the global state after the tokens have entered."""
+    """A shard, and the arrays of its local state and of the global state after all tokens were added."""
     shard = shard_of(DOCUMENTS)
     stream = Stream(3)
     global_state = MODEL.initialise(Summary(shard.documents, WORDS, shard.tokens), stream)
@@ -40,7 +40,7 @@ def fault_of(state, changed, global_state=None):
     return str(caught.value)
 
 
-def test_a_state_as_it_was_made__passes(state):
+def test_a_valid_state__is_accepted(state):
     shard, local, global_state = state
     checks_of(global_state).local(local, shard, "local")
     kept = {name: values for name, values in local.items() if name in SampledDocuments.array_names()}
@@ -61,12 +61,12 @@ def test_entries_that_do_not_cover_the_tables__are_refused(state):
     assert "entries in 'table_entries'" in fault_of(state, {"table_entries": np.zeros_like(entries)})
 
 
-def test_tokens_of_other_topics_than_the_lists__are_refused(state):
+def test_token_topics_that_contradict_the_counts__are_refused(state):
     topics = (np.array(state[1]["token_topic"]) + 1) % TOPICS
     assert "in 'own_topic'" in fault_of(state, {"token_topic": topics.astype(np.uint16)})
 
 
-def test_own_counts_that_are_not_the_documents_tokens__are_refused(state):
+def test_token_counts_that_contradict_the_documents__are_refused(state):
     counts = np.array(state[1]["own_tokens"])
     counts[0] += 1
     assert "in 'own_tokens'" in fault_of(state, {"own_tokens": counts})
@@ -78,12 +78,12 @@ def test_segments_out_of_order__are_refused(state):
     assert "in 'segment_node'" in fault_of(state, {"segment_node": nodes})
 
 
-def test_parents_that_nothing_mixes__are_refused(state):
+def test_parents_with_zero_mixing_weights__are_refused(state):
     mixing = np.zeros_like(state[1]["edge_mixing"])
     assert "in 'edge_mixing'" in fault_of(state, {"edge_mixing": mixing})
 
 
-def test_tables_that_vectors_above_do_not_count__are_refused(state):
+def test_tables_that_are_not_customers_of_shared_vectors__are_refused(state):
     none = np.zeros_like(state[2]["shared_customers"])
     assert "expected tables that 'shared_customers' of the global state counts" in fault_of(
         state, {}, {"shared_customers": none}
@@ -91,14 +91,14 @@ def test_tables_that_vectors_above_do_not_count__are_refused(state):
 
 
 @pytest.mark.parametrize("count", [1000, 2**31, 10**14])
-def test_customers_above_that_no_token_is__are_refused(state, count):
+def test_more_customers_of_shared_vectors_than_tokens__are_refused(state, count):
     changed = np.array(state[2]["shared_customers"])
     changed[0, 0] = count
     with pytest.raises(DamagedError, match="shared_"):
         checks_of({**state[2], "shared_customers": changed})
 
 
-def test_unseen_documents_of_a_drawn_model__are_folded_in(state):
+def test_unseen_documents_of_a_simulated_model__are_folded_in(state):
     shard, _, global_state = state
     rows = SampledRows(np.full((shard.words.size, TOPICS), 1e9 / 3.0))
     drawn = SampledNetworkGlobalState.from_arrays({**global_state, "topic": rows.word_topic.sum(axis=0)})
@@ -119,7 +119,7 @@ def test_more_tokens_than_the_corpus_has__are_refused(state):
 
 
 def test_links_to_parents_over_fewer_documents__are_refused(state):
-    """Here the corpus's vector would depend on one of each document."""
+    """With these links, the corpus's vector would depend on one vector per document."""
     kinds = np.array(state[2]["kinds"])
     kinds[[0, 1], 0] = kinds[[1, 0], 0]
     with pytest.raises(DamagedError, match="in 'links'"):
@@ -131,7 +131,7 @@ def test_a_discount_of_one__is_refused(state):
         checks_of({**state[2], "discount": np.ones_like(state[2]["discount"])})
 
 
-def test_expected_tables_where_the_options_ask_for_sampled_ones__are_refused():
+def test_expected_tables_with_options_for_sampled_tables__are_refused():
     family = recorded_family("dirichlet-network", {"topics": TOPICS, "network": DIAMOND, "inference": "variational"})
     global_state = family.initialise(Summary(3, WORDS, 24), Stream(3)).to_arrays()
     ModelChecks.of(family, WORDS, global_state, "global_state")

@@ -1,6 +1,6 @@
-"""Networks of Dirichlet distributed vectors that are small enough to enumerate: all ways to sit, all states, all moves.
+"""Networks of Dirichlet-distributed vectors that are small enough to enumerate all seatings, states and moves.
 
-`naive.network` has the formulas and moves, which the compiled sampler is compared with.
+`naive.network` has the formulas and moves that the compiled sampler is compared with.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 
 from collapsium.workers.arrays.random_streams import Stream
 from tests.naive.network import (
-    Laid,
+    Layout,
     Network,
     State,
     enter_all,
@@ -36,12 +36,12 @@ class Case:
     """A network with tokens at some of its nodes."""
 
     parents: list
-    tokens: list  # the node of each
+    tokens: list  # the node of each token
     values: int = 2
     kind: list | None = None
     mixing: list | None = None
     held: int = 0
-    above: tuple = ()  # with nodes held: their tokens, by value
+    above: tuple = ()  # tokens by value at each node that is held fixed
 
     def network(self, discounted):
         discount = [0.35, 0.6] if discounted else [0.0, 0.0]
@@ -51,7 +51,7 @@ class Case:
         )  # fmt: skip
 
     def likelihood(self):
-        """Weights of each token and value."""
+        """Return the likelihood of each value for each token, shape (tokens, values)."""
         return np.random.default_rng(5).dirichlet(np.ones(self.values), len(self.tokens))
 
 
@@ -77,8 +77,8 @@ def case(request):
     return CASES[request.param]
 
 
-def nothing_yet(case, network):
-    """A state without tokens, except at nodes that are held: each at a table of its own at every level."""
+def empty_state(case, network):
+    """Return a state without tokens, except at fixed nodes, whose tokens have at most two tables on each edge."""
     shape = (len(case.parents), case.values)
     state = State(network, np.zeros(shape, dtype=int), np.zeros((len(network.edges), case.values), dtype=int))
     for i in range(case.held):
@@ -88,10 +88,10 @@ def nothing_yet(case, network):
     return state
 
 
-def columns_of(network, n, held_s):
-    """All that s_.k can be for one value, given n_.k: the tables of all edges."""
+def table_counts_of(network, n, held_s):
+    """Yield all possible s_.k of one value given n_.k: the numbers of tables of all edges."""
 
-    def further(i, s, m):
+    def extend(i, s, m):
         if i < network.held:
             yield tuple(s)
             return
@@ -103,18 +103,18 @@ def columns_of(network, n, held_s):
             for e, count in zip(edges, edge_tables, strict=True):
                 at[e] = count
                 more[network.edges[e][1]] += count
-            yield from further(i - 1, at, more)
+            yield from extend(i - 1, at, more)
 
-    yield from further(network.nodes - 1, list(held_s), list(n))
+    yield from extend(network.nodes - 1, list(held_s), list(n))
 
 
 def states_of(case, network):
-    """All states, by the tokens' values and the tables: {(z, s): State}."""
-    empty, found = nothing_yet(case, network), {}
+    """Return all states as {(values of the tokens, tables): State}."""
+    empty, found = empty_state(case, network), {}
     for z in itertools.product(range(case.values), repeat=len(case.tokens)):
         n = np.zeros_like(empty.n)
         np.add.at(n, (case.tokens, list(z)), 1)
-        columns = [list(columns_of(network, n[:, k], empty.s[:, k])) for k in range(case.values)]
+        columns = [list(table_counts_of(network, n[:, k], empty.s[:, k])) for k in range(case.values)]
         for s in itertools.product(*columns):
             state = State(network, n, np.array(s).T)
             state.m[: case.held] = empty.m[: case.held]
@@ -123,7 +123,7 @@ def states_of(case, network):
 
 
 def posterior(case, states):
-    """The weight of each state: p(n, s) and the tokens' likelihoods."""
+    """Return the probability of each state, from p(n, s) and the tokens' likelihoods."""
     likelihood = case.likelihood()
     logs = np.array([
         log_probability(state) + np.log(likelihood[range(len(z)), list(z)]).sum() for (z, _), state in states.items()
@@ -136,7 +136,8 @@ def posterior(case, states):
 
 
 def seatings(customers):
-    """All ways for customers (their values, in turn) to share tables of one value: lists of (value, customers)."""
+    """Yield all ways for a sequence of customers (their values) to share tables of one value, as lists of (value,
+    customers)."""
     if not customers:
         yield []
         return
@@ -151,25 +152,25 @@ def rising(x, step, count):
     return np.prod([x + step * i for i in range(count)])
 
 
-def chance_of_draws(network, drawn, fixed, i=None):
-    """The chance of the values that each node has drawn, summed over who sits where, and which parent each table asks."""
+def probability_of_draws(network, drawn, fixed, i=None):
+    """Return the probability of the values that each node has drawn, summed over all seatings and parents of tables."""
     i = network.nodes - 1 if i is None else i
     if i < network.held:
         return np.prod([fixed[j][value] for j in range(network.held) for value in drawn[j]])
     edges = network.of[i]
     if not edges:
         chance = np.exp(log_polya(network.alpha, np.bincount(drawn[i], minlength=network.alpha.size)))
-        return chance * chance_of_draws(network, drawn, fixed, i - 1) if i else chance
+        return chance * probability_of_draws(network, drawn, fixed, i - 1) if i else chance
     total = 0.0
     for tables in seatings(drawn[i]):
         seated = rising(network.b[i], network.a[i], len(tables)) / rising(network.b[i], 1, len(drawn[i]))
         seated *= np.prod([rising(1 - network.a[i], 1, size - 1) for _, size in tables])
         for asked in itertools.product(edges, repeat=len(tables)):
-            further = [list(topics) for topics in drawn]
+            extend = [list(topics) for topics in drawn]
             for e, (value, _) in zip(asked, tables, strict=True):
-                further[network.edges[e][1]].append(value)
+                extend[network.edges[e][1]].append(value)
             mixed = log_polya(network.mixing[edges], np.array([asked.count(e) for e in edges])) if len(edges) > 1 else 0
-            total += seated * np.exp(mixed) * chance_of_draws(network, further, fixed, i - 1)
+            total += seated * np.exp(mixed) * probability_of_draws(network, extend, fixed, i - 1)
     return total
 
 
@@ -179,15 +180,15 @@ def test_probability__summed_over_tables_matches_the_draws(case, discounted):
     for (z, _), state in states_of(case, network).items():
         assert state.is_valid()
         summed[z] += np.exp(log_probability(state))
-    fixed = expected(nothing_yet(case, network))
+    fixed = expected(empty_state(case, network))
     for z, found in summed.items():
         drawn = [[value for value, j in zip(z, case.tokens, strict=True) if j == i] for i in range(network.nodes)]
-        assert found == pytest.approx(chance_of_draws(network, drawn, fixed), rel=1e-12)
+        assert found == pytest.approx(probability_of_draws(network, drawn, fixed), rel=1e-12)
     assert sum(summed.values()) == pytest.approx(1, rel=1e-12)
 
 
 @pytest.mark.parametrize("case", [CASES[name] for name in NOT_HELD], ids=NOT_HELD)
-def test_expected__is_the_chance_of_the_next_token(case, discounted):
+def test_expected__is_the_probability_of_the_next_token(case, discounted):
     network, summed, longer = case.network(discounted), Counter(), Counter()
     last = len(case.parents) - 1
     for (z, _), state in states_of(case, network).items():
@@ -204,7 +205,7 @@ def test_expected__is_the_chance_of_the_next_token(case, discounted):
 
 
 def token_matrix(case, states, place, outcomes=token_outcomes):
-    """Chances from each state to each, of the move of one token."""
+    """Return the transition probabilities between all states by the move of one token."""
     numbers = {key: i for i, key in enumerate(states)}
     entries = [], ([], [])
     likelihood = case.likelihood()[place]
@@ -218,7 +219,8 @@ def token_matrix(case, states, place, outcomes=token_outcomes):
 
 
 def table_matrix(states, e, k):
-    """Chances from each state to each, of the move of s_ek; it is drawn where there are customers."""
+    """Return the transition probabilities between all states by the move of s_ek, which is only drawn if there are
+    customers."""
     numbers = {key: i for i, key in enumerate(states)}
     entries = [], ([], [])
     for row, ((z, _), state) in enumerate(states.items()):
@@ -235,7 +237,7 @@ def check_invariant(matrix, weight):
     assert abs(weight @ matrix - weight).sum() < 1e-12
 
 
-def test_token_moves__leave_the_posterior_and_reach_every_state(case, discounted):
+def test_token_moves__leave_the_posterior_invariant_and_reach_every_state(case, discounted):
     states = states_of(case, case.network(discounted))
     weight, reached = posterior(case, states), 0
     for place in range(len(case.tokens)):
@@ -245,7 +247,7 @@ def test_token_moves__leave_the_posterior_and_reach_every_state(case, discounted
     assert connected_components(reached, connection="strong")[0] == 1
 
 
-def test_table_moves__leave_the_posterior(case, discounted):
+def test_table_moves__leave_the_posterior_invariant(case, discounted):
     network = case.network(discounted)
     states = states_of(case, network)
     weight = posterior(case, states)
@@ -257,8 +259,8 @@ def test_table_moves__leave_the_posterior(case, discounted):
 # Moves, as they are drawn
 
 
-def someone(case, network, pick):
-    """One of the states, with its tokens' values."""
+def pick_state(case, network, pick):
+    """Return one of the states, with its tokens' values."""
     states = states_of(case, network)
     (z, _), state = list(states.items())[int(pick * len(states))]
     return z, state
@@ -267,10 +269,10 @@ def someone(case, network, pick):
 @pytest.mark.parametrize(
     ("name", "pick"), [("diamond", 0.11), ("diamond", 0.52), ("chain", 0.9), (list(CASES)[-1], 0.3)]
 )
-def test_move_token__draws_what_is_listed(name, pick):
+def test_move_token__draws_the_listed_outcomes_with_their_probabilities(name, pick):
     case, rng = CASES[name], np.random.default_rng(8)
     network = case.network(True)
-    z, state = someone(case, network, pick)
+    z, state = pick_state(case, network, pick)
     likelihood, place, draws = case.likelihood()[1], 1, 1 + 2 * network.levels
     listed, drawn, asked = Counter(), Counter(), set()
     for chance, value, after in token_outcomes(state, case.tokens[place], z[place], likelihood):
@@ -293,7 +295,7 @@ def test_move_token__draws_what_is_listed(name, pick):
     assert chisquare(seen, 600 * chance / chance.sum()).pvalue > 1e-3
 
 
-def test_move_tables__takes_outcomes_in_turn(discounted):
+def test_move_tables__selects_outcomes_by_cumulative_probability(discounted):
     case = replace(CASES["chain"], tokens=[2, 2, 2, 2])
     state = next(state for (z, _), state in states_of(case, case.network(discounted)).items() if set(z) == {1})
     outcomes, running = table_outcomes(state, 1, 1), 0.0
@@ -308,12 +310,12 @@ def test_move_tables__takes_outcomes_in_turn(discounted):
         running += chance
 
 
-def test_sweep__keeps_all_constraints_and_counts(case, discounted):
+def test_sweep__gives_valid_states_and_correct_counts(case, discounted):
     network = case.network(discounted)
-    state, key = nothing_yet(case, network), Stream(3).key()
+    state, key = empty_state(case, network), Stream(3).key()
     nodes = sorted(set(case.tokens))
     pairs, rows, counts = np.arange(len(nodes) + 1) * 2, np.tile([0, 1], len(nodes)), np.tile([2, 1], len(nodes))
-    laid = Laid(np.array([case.held, network.nodes]), np.array([0, len(nodes)]), np.array(nodes), pairs, rows, counts)
+    laid = Layout(np.array([case.held, network.nodes]), np.array([0, len(nodes)]), np.array(nodes), pairs, rows, counts)
     row, _ = laid.tokens()
     z, moves = np.arange(row.size) % case.values, []
 
@@ -340,7 +342,7 @@ def test_sweep__keeps_all_constraints_and_counts(case, discounted):
 
 
 def printed_outcomes(state, j, k, likelihood):
-    """Paths that are forced: up where there are as many tables as customers, and where there is no customer yet."""
+    """Yield outcomes of forced paths: up where there are as many tables as customers, or no customers yet."""
     network, off, path, i = state.network, state.copy(), [], j
     while network.of[i] and state.tables(i)[k] == state.m[i, k]:
         path.append(network.of[i][0])
@@ -355,9 +357,9 @@ def printed_outcomes(state, j, k, likelihood):
             known, _ = weights(off, i, np.ones(off.m.shape))
             return known[value] * (m + 1) / (m + 1 - t[value]) / (network.b[i] + off.m[i].sum()), []
         e = network.of[i][0]
-        above, further = way(network.edges[e][1], value)
+        above, extend = way(network.edges[e][1], value)
         opened = (network.b[i] + network.a[i] * t.sum()) / (network.b[i] + off.m[i].sum())
-        return opened * above, [e, *further]
+        return opened * above, [e, *extend]
 
     ways = [way(j, value) for value in range(likelihood.size)]
     weight = likelihood * [way for way, _ in ways]
@@ -367,14 +369,14 @@ def printed_outcomes(state, j, k, likelihood):
         yield weight[value] / weight.sum(), value, on
 
 
-def test_printed_token_move__does_not_leave_the_posterior(discounted):
+def test_the_token_move_as_printed__does_not_leave_the_posterior_invariant(discounted):
     case = Case([[], [0], [0]], [1, 1, 2, 2])
     network = case.network(discounted)
     states = states_of(case, network)
     weight = posterior(case, states)
 
     def composed(outcomes):
-        """A sweep in which all tables are drawn anew after each token, however its moves are."""
+        """Return the transition matrix of a sweep that draws all tables anew after each token move."""
         tables = [table_matrix(states, e, k) for e in range(2) for k in range(2)]
         whole = np.eye(len(states))
         for place in range(len(case.tokens)):
@@ -383,7 +385,7 @@ def test_printed_token_move__does_not_leave_the_posterior(discounted):
         return whole
 
     def distance(whole):
-        """Total variation between the posterior and where a long run ends."""
+        """Return the total variation distance between the posterior and the distribution after many sweeps."""
         at = np.full(len(states), 1 / len(states))
         for _ in range(500):
             at = at @ whole

@@ -16,19 +16,21 @@ from collapsium.workers.families.networks.graph import Graph
 from collapsium.workers.families.networks.sampled import NetworkSampler, draw_discounts, draw_strengths, padded
 from collapsium.workers.families.networks.states import NodeTotals, SampledSums
 from collapsium.workers.kernels.networks import paths
-from tests.conftest import INTERPRETED, rest_long
+from tests.conftest import INTERPRETED, mark_rest_long
 from tests.naive.network import Network, log_probability
 from tests.networks import DIAMOND
 from tests.strategies import shard_of
-from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, misfit
+from tests.workers.families.gibbs.test_gibbs_exact import WORDS, log_words, p_value
 from tests.workers.families.networks.test_network_exact import Case, states_of
 
 ALPHA, BETA = 0.7, 1.5
 
 
 class Chain:
-    """The sampler on one shard, a sweep at a time, with the driver's draws of strengths and discounts where they are learned;
-    words may be exchanged in between."""
+    """The sampler on one shard, with one sweep per step and the driver's draws of learned strengths and discounts.
+
+    The words may be replaced between steps.
+    """
 
     def __init__(self, family, shard, seed, words=WORDS, **options):
         self.stream, self.iteration = Stream(seed), 0
@@ -40,10 +42,10 @@ class Chain:
         word_topic = np.zeros((shard.words.size, self.options.topics), np.int32)
         self.sampling = NetworkSampler.of(shard, self.graph, self.global_state, self.options, z, word_topic)
         self.sampling.run(self.stream, initialise=True)
-        self.take(shard, z)
+        self.replace_words(shard, z)
 
-    def take(self, shard, z):
-        """Have other words, and topics in their order."""
+    def replace_words(self, shard, z):
+        """Replace the words, and the topics in their order."""
         row = np.zeros((shard.words.size, padded(self.options.topics)), dtype=np.int32)
         np.add.at(row, (np.repeat(shard.position, shard.counts), z), 1)
         counts = {"token_topic": z, "word_topic": row, "topic": row.sum(axis=0).astype(np.float64)}
@@ -69,7 +71,7 @@ class Chain:
         return self.sampling.counts.token_topic
 
     def tables(self):
-        """s of all edges."""
+        """Return s of all edges."""
         topics = self.options.topics
         found = np.zeros((self.graph.edge_parent.size, topics), dtype=np.int64)
         start, entries, topic, count = self.sampling.tables
@@ -81,14 +83,14 @@ class Chain:
 
 
 def tokens_of(shard, graph):
-    """Each token's node and word."""
+    """Return each token's node and word."""
     pair = np.repeat(np.arange(shard.pairs), shard.counts)
     segment = np.repeat(np.arange(graph.segment_node.size), np.diff(shard.segments.pairs))
     return graph.segment_node[segment][pair], shard.words[shard.position[pair]]
 
 
 def enumerated(chain, shard):
-    """log p(z, s | words) but for a constant, of all states."""
+    """Return log p(z, s | words) of all states, up to a constant."""
     graph, global_state = chain.graph, chain.global_state
     node, words = tokens_of(shard, graph)
     parents = [graph.edge_parent[a:b].tolist() for a, b in zip(graph.node_edges, graph.node_edges[1:], strict=False)]
@@ -110,31 +112,33 @@ TINY = {
 
 
 @pytest.mark.parametrize(("discount", "moving"), [(0.0, True), (0.4, False)])
-@pytest.mark.parametrize("name", rest_long(TINY, retained=(0, 2)))
+@pytest.mark.parametrize("name", mark_rest_long(TINY, retained=(0, 2)))
 def test_sweeps__sample_from_the_posterior(name, discount, moving):
-    """Frequencies of topics and tables; by token moves alone, and with moves of tables."""
+    """The frequencies of topics and tables match, with token moves alone and with moves of tables."""
     family, options, documents = TINY[name]
     shard = shard_of(documents)
     chain = Chain(family, shard, 4, strength=1.3, discount=discount, tables=moving, **options)
     expected, samples = enumerated(chain, shard), []
     for number in range(20 + 9 * 800):
         chain.step()
-        if number >= 20 and number % 9 == 0:  # nearly independent
+        if number >= 20 and number % 9 == 0:  # thinned samples are nearly independent
             samples.append((tuple(chain.z().tolist()), chain.tables().tobytes()))
-    assert misfit(samples, expected) > 0.01
-    assert misfit(samples, {state: 0.5 * value for state, value in expected.items()}) < 1e-4  # the test can fail
+    assert p_value(samples, expected) > 0.01
+    # the test must reject other parameters
+    assert p_value(samples, {state: 0.5 * value for state, value in expected.items()}) < 1e-4
 
 
-def test_room_for_tables__doubles_where_a_document_of_many_segments_needs_more(monkeypatch):
-    """Each call of the kernel works through all nodes, so the number of calls may not grow with the segments."""
+def test_room_for_tables__doubles_for_documents_of_many_segments(monkeypatch):
+    """Each call of the kernel works through all nodes, so the number of calls may not grow with the number of
+    segments."""
     calls = []
 
-    def counted(*arguments):
+    def count_calls(*arguments):
         calls.append(arguments[-1].tables.topic.size)
         sampler_kernel(*arguments)
 
     sampler_kernel = sampler.sweep_network
-    monkeypatch.setattr(sampler, "sweep_network", counted)
+    monkeypatch.setattr(sampler, "sweep_network", count_calls)
     chain = Chain("sequential-lda", shard_of([[{n % WORDS: 1} for n in range(4000)]]), 2)
     calls.clear()
     chain.step()
@@ -157,16 +161,16 @@ PARTS = {
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.skipif(not INTERPRETED, reason="steps of compiled kernels cannot be counted")
 @pytest.mark.parametrize("network", [EVERY_OTHER, PARTS])
-def test_lines_of_ancestors__do_not_grow_with_the_segments(network, monkeypatch):
-    """In a chain of segments each lists only a few ancestors, not all earlier segments."""
+def test_lists_of_ancestors__do_not_grow_with_the_number_of_segments(network, monkeypatch):
+    """In a chain of segments, each segment lists only a few ancestors, not all earlier segments."""
     listed = []
 
-    def counted(state):
+    def count_calls(state):
         listed.append(state.line.waiting[0])
         return list_next(state)
 
     list_next = paths.list_next
-    monkeypatch.setattr(paths, "list_next", counted)
+    monkeypatch.setattr(paths, "list_next", count_calls)
     segments = 400
     chain = Chain("dirichlet-network", shard_of([[{n % WORDS: 1} for n in range(segments)]]), 2, network=network)
     listed.clear()
@@ -179,7 +183,7 @@ MEAN = 2.0
 
 
 def drawn_words(documents, noise):
-    """Words of the tokens of each segment given their topics, as a shard, and the topics in its order."""
+    """Draw words of each segment's tokens given their topics; return the shard, and the topics in its order."""
     phi = noise.dirichlet(np.full(WORDS, BETA / WORDS), 3).cumsum(axis=1)[:, :-1]
     rows, topics = [], []
     for document in documents:
@@ -192,7 +196,7 @@ def drawn_words(documents, noise):
 
 
 def split_up(z):
-    """Topics by document and segment."""
+    """Return the topics by document and segment."""
     found, at = [], 0
     for document in DOCUMENTS:
         found.append([])
@@ -203,7 +207,8 @@ def split_up(z):
 
 
 def from_the_prior(graph, strength, discount, noise):
-    """Topics and tables, customer after customer: each sits down, and the head of a new table goes further up."""
+    """Draw topics and tables from the prior: each customer sits down, and each new table becomes a customer of a
+    parent."""
     tables = [[] for _ in graph.node_kind]  # (value, customers)
     counts = np.zeros((graph.node_kind.size, 3))
     edges = np.zeros((graph.edge_parent.size, 3), dtype=int)
@@ -236,7 +241,7 @@ def from_the_prior(graph, strength, discount, noise):
 
 
 def statistics(shard, z, s, graph, strength, discount):
-    """Statistics to compare, of both samples."""
+    """Return the statistics in which both samples are compared."""
     row = np.zeros((WORDS, 3))
     node, words = tokens_of(shard, graph)
     np.add.at(row, (words, z), 1)
@@ -269,9 +274,12 @@ GEWEKE = {
     [("segmented", ("strength",)), *((name, ("strength", "discount")) for name in GEWEKE)],
     ids=lambda words: words if isinstance(words, str) else "-".join(words),
 )
-def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, learn):
-    """Draws of everything from the prior, against a chain that takes turns: hyperparameters, topics and tables given words,
-    words given topics. b is exponential, a uniform."""
+def test_geweke__alternating_conditional_draws_leave_the_joint_distribution_unchanged(name, learn):
+    """Draws of all variables from the prior have the distribution of a chain that alternates draws given words and
+    words given topics.
+
+    The chain draws hyperparameters, topics and tables given words; b is exponential, and a uniform.
+    """
     family, options = GEWEKE[name]
     noise = np.random.default_rng(7)
     shard, _ = drawn_words(split_up(np.zeros(13, dtype=int)), noise)
@@ -286,26 +294,28 @@ def test_geweke__drawing_forth_and_back_leaves_the_joint_distribution(name, lear
     for _ in range(3200):
         chain.step()
         shard, z = drawn_words(split_up(chain.z()), noise)
-        chain.take(shard, z)
+        chain.replace_words(shard, z)
         turns.append(
             statistics(shard, z, chain.tables(), graph, chain.global_state.strength, chain.global_state.discount)
         )
     straight, turns = np.array(straight), np.array(turns)[200:]
-    batches = turns.reshape(50, -1, turns.shape[1]).mean(axis=1)  # nearly independent
+    batches = turns.reshape(50, -1, turns.shape[1]).mean(axis=1)  # batches are nearly independent
     error = np.sqrt(straight.var(axis=0) / len(straight) + batches.var(axis=0, ddof=1) / 50)
     score = (straight.mean(axis=0) - turns.mean(axis=0)) / error
     assert (np.abs(score) < 3.5).all(), score
-    assert (error < 0.1 * straight.std(axis=0)).all()  # it would see what is off by a third of a deviation
+    # an error of a third of a standard deviation would be significant
+    assert (error < 0.1 * straight.std(axis=0)).all()
 
 
 @pytest.mark.parametrize("b", [0.5, 20.0])
-def test_one_segment__is_lda_with_a_prior_of_two_levels(b):
-    """Topics given words, with proportions of documents and of their segments integrated numerically."""
+def test_a_single_segment__is_lda_with_a_prior_of_two_levels(b):
+    """Topics given words, with proportions of documents and their segments integrated numerically, have these
+    frequencies."""
     shard = shard_of([[{0: 2, 1: 1}], [{1: 2, 2: 1}]])
     chain = Chain("segmented-lda", shard, 6, strength=b)
     node, words = tokens_of(shard, chain.graph)
     mu, weight = np.polynomial.legendre.leggauss(400)
-    x = 0.5 * (1 - np.cos(np.pi * (mu + 1) / 2))  # so that the ends of a beta density do no harm
+    x = 0.5 * (1 - np.cos(np.pi * (mu + 1) / 2))  # avoids the singularities of the beta density at 0 and 1
     weight = weight * np.sin(np.pi * (mu + 1) / 2) * stats.beta(ALPHA, ALPHA).pdf(x)
 
     def log_document(n):
@@ -321,13 +331,16 @@ def test_one_segment__is_lda_with_a_prior_of_two_levels(b):
         chain.step()
         if number >= 20 and number % 3 == 0:
             samples.append(tuple(chain.z().tolist()))
-    assert misfit(samples, expected) > 0.01
+    assert p_value(samples, expected) > 0.01
 
 
 @pytest.mark.parametrize(("b", "a"), [(0.1, 0.0), (3.0, 0.0), (1e5, 0.0), (2.0, 0.3)])
-def test_tokens_of_segments__have_the_same_topic_as_often_as_b_says(b, a):
-    """Where words tell nothing: E[sum nu^2] = E[sum mu^2] + (1 - E[sum mu^2]) (1 - a) / (b + 1) in a segment; E[sum mu^2]
-    between two, as in LDA on documents."""
+def test_tokens_of_segments__share_topics_as_often_as_b_implies(b, a):
+    """Without information from words, two tokens have the same topic with probability E[sum nu^2] within a segment.
+
+    E[sum nu^2] = E[sum mu^2] + (1 - E[sum mu^2]) (1 - a) / (b + 1). Between two segments, it is E[sum mu^2], as in LDA
+    on documents.
+    """
     shard = shard_of([[{0: 2}, {0: 1}]] * 30)
     chain = Chain("segmented-lda", shard, 6, words=1, strength=b, discount=a)
     within, between = [], []

@@ -1,4 +1,4 @@
-"""The segmented topic model: the suite, and the limits of large and small b."""
+"""Conformance of the segmented topic model, and its limits for large and small b."""
 
 import numpy as np
 import pytest
@@ -25,8 +25,8 @@ class TestSegmentedLDA(NetworkConformance):
 
 
 @pytest.mark.parametrize(("b", "a"), [(0.3, 0.0), (30.0, 0.0), (4.0, 0.5)])
-def test_drawn_segments__vary_about_their_document(b, a):
-    """Their variance is mu (1 - mu) (1 - a) / (b + 1)."""
+def test_simulated_segments__vary_about_their_document(b, a):
+    """The variance of segments' proportions is mu (1 - mu) (1 - a) / (b + 1)."""
     none = np.zeros(2, dtype=np.int64)
     options = make_options("segmented-lda", {"topics": 3, "alpha": 2.0, "strength": b, "discount": a})
     global_state = make_family("segmented-lda", options).initialise(Summary(1, 10, 0), Stream(1))
@@ -38,9 +38,9 @@ def test_drawn_segments__vary_about_their_document(b, a):
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    """Documents of segments in two parts, and these segments as documents in the same parts."""
-    place = tmp_path_factory.mktemp("planted")
+def simulated(tmp_path_factory):
+    """Training and held-out parts of documents with segments, and of the same segments as documents."""
+    place = tmp_path_factory.mktemp("simulated")
     sizes = {"documents": 80, "words": 40, "tokens": 120, "topics": 3, "seed": 4}
     simulate(place / "all", family="segmented-lda", strength=5.0, alpha=0.3, beta=8.0, **sizes)
     split(place / "all", place / "train", place / "heldout", fraction=0.25, seed=2)
@@ -49,19 +49,19 @@ def planted(tmp_path_factory):
     return place
 
 
-def test_b__leads_from_lda_on_segments_to_lda_on_documents(planted, tmp_path):
-    """Held-out scores, the means of a chain's last samples; all have the same prior of words."""
+def test_b__interpolates_between_lda_on_segments_and_lda_on_documents(simulated, tmp_path):
+    """Held-out scores are means over a chain's last samples; all fits have the same prior of words."""
 
     def score(family, alpha, flat="", **more):
         out = tmp_path / f"{family}{flat}-{alpha}-{more.get('strength')}"
         options = {"topics": 3, "beta": 8.0, "alpha": alpha, "seed": 1, "iterations": 60, "scheduler": "serial", **more}
-        fit(planted / f"train{flat}", out, family=family, heldout=planted / f"heldout{flat}", **options)
+        fit(simulated / f"train{flat}", out, family=family, heldout=simulated / f"heldout{flat}", **options)
         return np.mean(scores_of(out)[-30:])
 
     documents, segments = score("gibbs-lda", 0.3), score("gibbs-lda", 2.0 / 3, "-flat")
     held = {"learn": (), "discount": 0.0}
     large = score("segmented-lda", 0.3, strength=1e6, **held)
-    even = score("segmented-lda", 1e6, strength=2.0, **held)  # of documents that are all alike
+    even = score("segmented-lda", 1e6, strength=2.0, **held)  # proportions of segments that all equal their document's
     learned = score("segmented-lda", 0.3)
     assert abs(large - documents) < 0.01
     assert abs(even - segments) < 0.01

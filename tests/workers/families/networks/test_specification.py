@@ -1,4 +1,4 @@
-"""Networks of vectors as users write them."""
+"""Specifications of networks as users write them."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_networks__are_clear_errors(name):
+def test_invalid_networks__give_clear_errors(name):
     network, message = BAD[name]
     with pytest.raises(OptionError) as found:
         make_options("dirichlet-network", {"topics": 3, "network": network})
@@ -75,13 +75,13 @@ def test_bad_networks__are_clear_errors(name):
 @pytest.mark.parametrize(
     ("words", "message"), [("sectoin", "did you mean 'section'"), ("corpus", "over documents or segm")]
 )
-def test_words_from__must_be_a_kind_below(words, message):
+def test_words_from__must_name_a_kind_below(words, message):
     with pytest.raises(OptionError, match="words_from: expected") as found:
         make_options("dirichlet-network", {"topics": 3, "network": TOML, "words_from": words})
     assert message in str(found.value)
 
 
-def test_networks__are_the_same_from_a_file_from_text_and_as_a_mapping(tmp_path):
+def test_networks__are_the_same_from_a_file_a_text_and_a_mapping(tmp_path):
     (tmp_path / "net.toml").write_text(TOML)
     found = [
         make_options("dirichlet-network", {"topics": 3, "network": network})
@@ -93,7 +93,7 @@ def test_networks__are_the_same_from_a_file_from_text_and_as_a_mapping(tmp_path)
     assert again.words_from == "section"
 
 
-def test_plans__have_parents_before_children_whatever_the_order():
+def test_plans__list_parents_before_children_for_any_order():
     network = {
         "section": Vectors(over="segment", parents=("document", "section[-1]")),
         "corpus": Vectors(over="corpus"),
@@ -109,7 +109,7 @@ def test_plans__have_parents_before_children_whatever_the_order():
     assert graph.segment_node.tolist() == [2, 3, 6]
 
 
-def test_networks__need_the_labels_that_they_name():
+def test_networks__require_the_labels_that_they_name():
     network = {"year": Vectors(over="label", field="year"), "document": Vectors(over="document", parents=("year",))}
     with pytest.raises(OptionError, match="no labels of the field 'year'"):
         plan_of(network, "document", None)

@@ -1,4 +1,4 @@
-"""Networks of vectors by expected tables: what every family must pass, and what they find in drawn corpora."""
+"""Variational inference for networks: conformance, and recovery of simulated topics."""
 
 from dataclasses import replace
 
@@ -12,14 +12,14 @@ from collapsium.storage.corpus.writer import CorpusWriter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.io.folder import Folder, created
 from tests.conformance import Conformance, references  # noqa: F401 - fixture
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.strategies import documents_of
 
 EXPECTED = {"inference": "variational"}
 
 
 def write_segmented(path, rows, vocabulary, shard_tokens=None):
-    """Write a corpus of {word: count} whose document number n has 1 + n % 3 segments, some of them empty."""
+    """Write a corpus in which document n is cut into 1 + n % 3 segments, some of them empty."""
     generator, parts, lengths = np.random.default_rng(len(rows)), [], []
     for number, row in enumerate(rows):
         count_of_segments = 1 + number % 3
@@ -45,10 +45,10 @@ def write_segmented(path, rows, vocabulary, shard_tokens=None):
 
 @pytest.fixture(scope="session")
 def segmented_small(tmp_path_factory):
-    """A training and a held-out corpus of 60 documents of the same segments in 5 shards."""
+    """A training and a held-out corpus of 60 documents with segments, in 5 shards."""
     place = tmp_path_factory.mktemp("segmented")
-    train = write_segmented(place / "train", planted_rows(1), 30, shard_tokens=500)
-    return str(train), str(write_segmented(place / "heldout", planted_rows(2), 30, shard_tokens=900))
+    train = write_segmented(place / "train", simulated_rows(1), 30, shard_tokens=500)
+    return str(train), str(write_segmented(place / "heldout", simulated_rows(2), 30, shard_tokens=900))
 
 
 class TestExpectedTables(Conformance):
@@ -81,7 +81,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_planted_topics__are_found_again(name, tmp_path):
+def test_simulated_topics__are_recovered(name, tmp_path):
     family, options = NETWORKS[name]
     settings = {"family": family, "topics": 3, "beta": 6.0, "alpha": 0.3, "seed": 4, **options}
     simulate(tmp_path / "c", documents=60, words=60, tokens=100, **{**settings, "strength": 5.0})
@@ -105,8 +105,8 @@ def test_a_discount__is_not_learned(segmented_small, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run__begins_from_a_sampler_and_the_other_way_round(segmented_small, tmp_path):
-    """Topics are taken over; the score of the last does not fall far behind what it began from."""
+def test_variational_fits__warm_start_from_samplers_and_the_reverse(segmented_small, tmp_path):
+    """Topics are transferred in both directions, and the held-out score hardly decreases."""
     options = {"family": "segmented-lda", "topics": 3, "beta": 3.0, "scheduler": "serial"}
     ways = ({}, EXPECTED, {})
     for number, way in enumerate(ways):

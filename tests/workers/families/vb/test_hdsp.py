@@ -28,7 +28,7 @@ from tests.strategies import shards
 
 
 def labels_of(local, global_state):
-    """The labels of a local state's documents, with their log rates."""
+    """Return the labels of a local state's documents, with their log rates."""
     labels = local.document_label_offsets, local.document_label, local.document_label_value
     return DocumentLabels(*labels, global_state.rates.label_log)
 
@@ -42,11 +42,11 @@ class TestHDSP(Conformance):
         {"topics": 12, "learn": ["gamma", "weights"], "alpha": 5.0},
     )
     ascends = matrix
-    # Nothing is kept of a pair, so that there are no active responsibilities.
+    # The local state stores nothing per pair, so it has no active responsibilities.
     test_active_responsibilities__predict_as_well_as_dense_ones = None
 
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
-        """From the one before: each iteration's responsibilities are made again, by the twin."""
+        """The naive version recomputes each iteration's responsibilities from the preceding state."""
         problem, found = states(small[0], self.family, options, 4)
         tokens = Corpus(small[0]).vocabulary.tokens
         for (before, _), (state, _) in zip(found[1:], found[2:], strict=False):
@@ -109,7 +109,7 @@ class Fit:
         self.global_state = self.model.update(self.global_state, self.sums, Stream(0))
 
     def sweep(self):
-        """Sweep once; return the bound, None during the initial sweeps of LDA."""
+        """Sweep once; return the bound, or None during the initial sweeps of LDA."""
         rows = [self.block.of_words(shard.words, complete=False) for shard in self.shards]
         self.swept = self.global_state, self.block, self.locals
         inputs = zip(self.shards, self.locals, rows, strict=True)
@@ -120,7 +120,7 @@ class Fit:
 
 
 def known(draw_seed, documents, labels, numbers):
-    """Labels and numbers of documents, some of which have none, and the table of all."""
+    """Return labels and covariates of documents, some of which have none, and the table of all labels."""
     generator = np.random.default_rng(draw_seed)
     has = generator.random((documents, labels)) < 0.5
     names = tuple(("label", f"{label}") for label in range(labels))
@@ -137,7 +137,7 @@ def known(draw_seed, documents, labels, numbers):
 
 @st.composite
 def fits(draw):
-    """A fit of one shard, after its sweeps of LDA and perhaps some more."""
+    """Draw a fit of one shard, after its sweeps of LDA and perhaps some more."""
     shard, _ = draw(shards())
     linear = draw(st.booleans())
     labels, table = known(draw(st.integers(0, 99)), shard.documents, draw(st.integers(0, 4)), 2 * linear)
@@ -152,8 +152,8 @@ def fits(draw):
     return fitted
 
 
-def written_out(fit_):
-    """E[log p] - E[log q] of the last sweep, with every q as it was made; all terms by themselves."""
+def bound_written_out(fit_):
+    """Return E[log p] - E[log q] of the last sweep, with each term written out."""
     global_state, block, locals_ = fit_.swept
     shard, before, config = fit_.shards[0], locals_[0].document_topic, fit_.config
     labels = labels_of(locals_[0], global_state)
@@ -192,11 +192,11 @@ def written_out(fit_):
 @given(fits())
 def test_objective__is_the_bound_written_out(fitted):
     bound = fitted.sweep()
-    assert bound == pytest.approx(written_out(fitted), rel=1e-6, abs=1e-4)
+    assert bound == pytest.approx(bound_written_out(fitted), rel=1e-6, abs=1e-4)
 
 
 @given(fits())
-def test_objective__never_falls(fitted):
+def test_objective__never_decreases(fitted):
     bounds = [fitted.sweep() for _ in range(6)]
     for before, after in zip(bounds, bounds[1:], strict=False):
         assert after >= before - 1e-7 * abs(before)
@@ -224,26 +224,27 @@ def test_gradient_of_the_sticks__agrees_with_finite_differences(fitted):
 
     sums, present = fitted.sums.read(HdspSums), fitted.sums.ids.get("label")
     prior, found = global_state.prior, gradient(global_state, sums, present)
-    scale = 1.0 + sums.tables / prior  # what the gradient is a difference of
+    scale = 1.0 + sums.tables / prior  # the function of which the gradient is approximated by differences
     for topic in range(prior.size):
         step = np.zeros(prior.size)
         step[topic] = 1e-3 * prior[topic]
         once, twice = ((value(prior + n * step) - value(prior - n * step)) / (2 * n * step[topic]) for n in (1, 2))
-        slope = (4 * once - twice) / 3  # exact but for the fourth power of the step, and for rounding of the values
+        # the difference quotient is exact up to the fourth power of the step, and to rounding
+        slope = (4 * once - twice) / 3
         rounding = 8 * np.finfo(float).eps * abs(value(prior)) / step[topic]
         assert found[topic] == pytest.approx(slope, rel=1e-6, abs=1e-6 * scale[topic] + rounding)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_fits__ascend_in_every_iteration(labelled, tmp_path, options):
+def test_fits__increase_the_bound_in_every_iteration(labelled, tmp_path, options):
     fit(labelled, tmp_path / "run", family="hdsp", iterations=25, tolerance=0, scheduler="serial", **options)
     found = [event["objective"] for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
     assert len(found) == 25
     assert all(after >= before - 1e-7 * abs(before) for before, after in zip(found, found[1:], strict=False))
 
 
-def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
-    """Rates are then one, so that proportions are (g + n) / (alpha + N)."""
+def test_without_labels__it_is_the_normalised_gamma_construction(small, tmp_path):
+    """All rates are then one, so that proportions are (g + n) / (alpha + N)."""
     model = fit(small[0], tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
     local, prior = model.local_state(0), model.global_state.prior
     theta = model.family.infer(local, model.global_state)["document_topic"]
@@ -253,14 +254,14 @@ def test_without_labels__it_is_the_normalised_gamma_form(small, tmp_path):
 
 
 def inferred(model, shard, global_state):
-    """Proportions of documents without words."""
+    """Return the proportions of documents without words."""
     rows = MeanFieldRows(word_topic=np.zeros((0, 4)))
     local = model.family.fold_in(shard, rows, global_state, Stream(0))
     return model.family.infer(local, global_state)["document_topic"]
 
 
-def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path):
-    """(40): E[pi_k / sum_l pi_l] with pi_k ~ Gamma(alpha p_k, E[R_k]), which is near p_k / E[R_k] for a large alpha."""
+def test_documents_without_words__have_the_proportions_that_their_labels_imply(labelled, tmp_path):
+    """By (40), E[pi_k / sum_l pi_l] with pi_k ~ Gamma(alpha p_k, E[R_k]) is near p_k / E[R_k] for a large alpha."""
     model = fit(labelled, tmp_path / "run", family="hdsp", topics=4, iterations=5, scheduler="serial")
     shard = Corpus(labelled).references[0].load(labelled=True).emptied()
     found = numbered(shard.labels, model.global_state.labels, shard.documents)
@@ -274,7 +275,7 @@ def test_documents_without_words__have_what_their_labels_say(labelled, tmp_path)
         np.testing.assert_allclose(theta[d], expected / expected.sum(), rtol=1e-4)
 
 
-def test_covariates_that_the_scaling_does_not_use__are_reported_or_refused(tmp_path):
+def test_covariates_that_the_scaling_ignores__are_reported_or_refused(tmp_path):
     frame = pd.DataFrame(
         {"id": ["1", "2", "3"], "text": ["aa bb aa", "cc dd", "aa cc"], "kind": ["x", "y", "x"], "stars": [1, 2, 3]}
     )
@@ -326,7 +327,7 @@ def test_numbers_far_beyond_the_training_corpus__give_proportions_of_which_one_i
     assert theta[1].max() > 0.99
 
 
-def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
+def test_unknown_fields_and_covariates__are_refused(labelled, tmp_path):
     for options, message in (
         ({"labels": ["labl"]}, r"`labels` labl: .* no such field \(did you mean 'label'\?\)"),
         ({"covariates": ["stars"]}, "linear"),
@@ -337,7 +338,7 @@ def test_unknown_fields_and_numbers__are_refused(labelled, tmp_path):
         assert not (tmp_path / "run").exists()
 
 
-def test_planted_weights__keep_their_order(tmp_path):
+def test_simulated_weights__are_recovered_in_order(tmp_path):
     settings_ = {"documents": 600, "words": 60, "tokens": 60, "seed": 5}
     simulate(tmp_path / "c", family="hdsp", topics=4, eta=0.05, alpha=1.0, gamma=8.0, **settings_)
     options = {"topics": 4, "eta": 0.05, "initial_topics": "lda", "alpha": 1.0}

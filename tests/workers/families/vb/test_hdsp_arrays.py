@@ -1,4 +1,4 @@
-"""Checks of the arrays of the HDSP: negative values of labels are refused where kernels have no room for their sums."""
+"""Checks of the arrays of the HDSP: negative values of labels are refused if kernels have no room for their sums."""
 
 import numpy as np
 import pytest
@@ -34,14 +34,14 @@ def checks(global_state):
 
 
 @pytest.mark.parametrize("value", [-1.0, -1e-300])
-def test_negative_values_where_labels_have_none__are_refused(value):
+def test_negative_values_of_labels__are_refused(value):
     checks(LABELLED).local(LOCAL, SHARD, "local")
     changed = {**LOCAL, "document_label_value": np.array([1.0, value, 1.0])}
     with pytest.raises(DamagedError, match="not negative in 'document_label_value'"):
         checks(LABELLED).local(changed, SHARD, "local")
 
 
-def test_numbers_without_room_for_negative_sums__are_refused():
+def test_covariates_without_room_for_negative_sums__are_refused():
     numbers = (NumberField("year", 2, 2000.0, 10.0, 1.0, (1990.0, 2010.0)),)
     sound = global_state_of(LabelTable((("kind", "a"),), (2,), numbers, 2, 2))
     checks(sound)
@@ -50,6 +50,6 @@ def test_numbers_without_room_for_negative_sums__are_refused():
 
 
 @pytest.mark.parametrize(("name", "value"), [("lda_sweeps_left", np.array(10**9)), ("prior", np.zeros(TOPICS))])
-def test_rounds_without_end_and_priors_of_nothing__are_refused(name, value):
+def test_too_many_initial_sweeps_and_priors_of_zero__are_refused(name, value):
     with pytest.raises(DamagedError, match=name):
         checks({**LABELLED, name: value})

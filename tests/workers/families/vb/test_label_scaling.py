@@ -1,4 +1,4 @@
-"""Steps of the labels' weights against the bound itself, written out over the documents."""
+"""Updates of the labels' weights against the bound itself, written out over the documents."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from collapsium.workers.families.vb.states import LabelRange, LabelSums, LogLine
 
 
 class Documents:
-    """Documents with values r, shape (documents, labels), n and 1/b; E[pi] = (g + n) / b stays as it is."""
+    """Documents with values r (documents, labels), n and 1/b; E[pi] = (g + n) / b stays constant."""
 
     def __init__(self, seed, documents, labels, numbers, topics):
         generator = np.random.default_rng(seed)
@@ -35,8 +35,8 @@ class Documents:
         reach = np.abs(self.r).max(axis=0, initial=0.0)
         self.range = LabelRange(float(length.max(initial=0.0)), 0.0 if numbers else 1.0, reach)
 
-    def begin(self, scaling, seed):
-        """Weights of the prior, somewhat moved."""
+    def initial_weights(self, scaling, seed):
+        """Return weights near the prior."""
         generator, shape = np.random.default_rng(seed), (len(self.table), self.prior.size)
         weights = scaling.initial_weights(np.zeros(shape))
         if isinstance(scaling, LogLinear):
@@ -46,19 +46,19 @@ class Documents:
         return scaling.rates(replace(weights, weight_rate=rate, weight_shape=shape))
 
     def step(self, scaling, rates, *, whole):
-        """The rates after a step."""
+        """Return the rates after an update."""
         return scaling.next_rates(rates, self.sums(rates, whole=whole), self.range)
 
     def expected(self):
         return (self.prior + self.n) * self.inverse
 
     def bound(self, scaling, rates):
-        """All of the bound that the weights are in."""
+        """Return the part of the bound that depends on the weights."""
         documents = self.prior * (self.r @ rates.label_mean_log) - np.exp(self.r @ rates.label_log) * self.expected()
         return float(documents.sum()) + scaling.bound(rates)
 
     def sums(self, rates, *, whole):
-        """The sums of a sweep."""
+        """Return the sums of a sweep."""
         rate, length = np.exp(self.r @ rates.label_log), np.abs(self.r).sum(axis=1)
         parts = []
         for side in (np.maximum(self.r, 0), np.maximum(-self.r, 0)):
@@ -84,10 +84,10 @@ SCALINGS = {
 
 @pytest.mark.parametrize("name", SCALINGS)
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 5), st.integers(1, 3))
-def test_step__never_loses(name, seed, documents, labels, topics):
+def test_step__never_decreases_the_bound(name, seed, documents, labels, topics):
     scaling, numbers, whole = SCALINGS[name]
     given_ = Documents(seed, documents, labels, numbers, topics)
-    rates = given_.begin(scaling, seed)
+    rates = given_.initial_weights(scaling, seed)
     before = given_.bound(scaling, rates)
     for _ in range(5):
         rates = given_.step(scaling, rates, whole=whole)
@@ -96,10 +96,10 @@ def test_step__never_loses(name, seed, documents, labels, topics):
         before = after
 
 
-def test_steps__reach_the_papers_fixed_point():
-    """(29): b_kj = b_w + sum over the documents with j of E[pi] prod over their other labels of E[1/w]."""
+def test_steps__converge_to_the_papers_fixed_point():
+    """By (29), b_kj = b_w + sum over the documents with label j of E[pi] prod over their other labels of E[1/w]."""
     scaling, given_ = InverseGamma(1.5, 0.7, False), Documents(1, 30, 4, 0, 3)
-    rates = given_.begin(scaling, 1)
+    rates = given_.initial_weights(scaling, 1)
     for _ in range(200):
         rates = given_.step(scaling, rates, whole=False)
     weights = rates.inverse_gamma
@@ -113,9 +113,9 @@ def test_steps__reach_the_papers_fixed_point():
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_linear_steps__end_where_the_gradient_is_zero(whole):
+def test_linear_steps__converge_to_a_zero_gradient(whole):
     scaling, given_ = LogLinear(0.8, False), Documents(2, 30, 3, 2, 3)
-    rates = given_.begin(scaling, 2)
+    rates = given_.initial_weights(scaling, 2)
     for _ in range(12 if whole else 400):
         rates = given_.step(scaling, rates, whole=whole)
     gradient = gradient_of(rates.label_log, 0.8, given_.sums(rates, whole=False))
@@ -125,7 +125,7 @@ def test_linear_steps__end_where_the_gradient_is_zero(whole):
 @given(st.integers(0, 10**6), st.integers(1, 8), st.integers(1, 3))
 def test_gradient_and_hessian__agree_with_finite_differences(seed, documents, topics):
     scaling, given_, step = LogLinear(0.8, False), Documents(seed, documents, 2, 1, topics), 2e-3
-    rates = given_.begin(scaling, seed)
+    rates = given_.initial_weights(scaling, seed)
     sums, weight = given_.sums(rates, whole=True), rates.label_log
     gradient = gradient_of(weight, 0.8, sums)
     loads = sums.above + sums.below + np.abs(sums.total)[:, np.newaxis] * sums.prior + np.abs(weight)
@@ -144,7 +144,7 @@ def test_gradient_and_hessian__agree_with_finite_differences(seed, documents, to
 
 
 def _slope(values, step):
-    """The derivative from differences of two steps, exact but for the fourth power of the step."""
+    """Return the derivative from differences over two steps, exact up to the fourth power of the step."""
     return (8 * (values[1] - values[-1]) - (values[2] - values[-2])) / (12 * step)
 
 
@@ -154,20 +154,20 @@ def _one(shape, label, topic):
     return found
 
 
-def test_single_labels__reach_their_best_at_once():
-    """Where no document has two labels the minoriser is the bound itself."""
+def test_single_labels__converge_in_one_step():
+    """If no document has two labels, the minoriser equals the bound."""
     given_ = Documents(3, 40, 3, 0, 2)
     given_.r = np.eye(3)[np.arange(40) % 3]
     given_.range = replace(given_.range, label_most=1.0)
     for scaling in (InverseGamma(1.5, 0.7, False), LogLinear(0.8, False)):
-        rates = given_.begin(scaling, 3)
+        rates = given_.initial_weights(scaling, 3)
         once = given_.step(scaling, rates, whole=False)
         twice = given_.step(scaling, once, whole=False)
         assert given_.bound(scaling, twice) == pytest.approx(given_.bound(scaling, once), rel=1e-12)
         assert given_.bound(scaling, once) > given_.bound(scaling, rates)
 
 
-def test_separate_steps__survive_weights_that_are_far_away():
+def test_separate_steps__converge_from_distant_weights():
     sums = WeightSums(np.ones(1), np.array([1.0]), *(np.array([[value]]) for value in (1e30, 3e30, 0.0, 0.0)))
     moved = _separate_steps(np.array([[70.0]]), 1.0, sums, LabelRange(4.0, 1.0, np.ones(1)))
     assert -50.0 <= moved[0, 0] < -10.0

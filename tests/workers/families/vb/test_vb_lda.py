@@ -19,7 +19,7 @@ from collapsium.workers.families.vb.states import MeanFieldRows, VbLdaLocal
 from collapsium.workers.families.vb.vb_lda import VbLda
 from collapsium.workers.kernels.vb.mean_field import MeanFieldTopics, PassLimits
 from tests.conformance import OptionsConformance, references  # noqa: F401 - fixtures
-from tests.conftest import planted_rows
+from tests.conftest import simulated_rows
 from tests.fits import states
 from tests.naive import mean_field as naive
 from tests.strategies import documents_of, shards
@@ -39,11 +39,11 @@ class TestMeanFieldLDA(OptionsConformance):
     )
     ascends = tuple(row for row in matrix if row.get("even_sweeps") == 0)
     separate_processes = True
-    # Nothing is kept of a pair, so that there are no active responsibilities.
+    # The local state stores nothing per pair, so it has no active responsibilities.
     test_active_responsibilities__predict_as_well_as_dense_ones = None
 
     def test_counts__equal_a_recount_from_the_local_state(self, small, options):
-        """From the one before: each iteration's responsibilities are made again, by the twin."""
+        """The naive version recomputes each iteration's responsibilities from the preceding state."""
         problem, found = states(small[0], self.family, options, 6)
         tokens = Corpus(small[0]).manifest.vocabulary
         for number, (state, _) in enumerate(found):
@@ -52,7 +52,7 @@ class TestMeanFieldLDA(OptionsConformance):
             for place, plain in enumerate(shard.value for shard in problem.shards):
                 shard = problem.family.weighed(plain, of_words.of_words(plain.words, complete=True))
                 local = state.swept[place].value.local
-                by_document, by_word = self.again(
+                by_document, by_word = self.sweep_naive(
                     shard, place, problem, found[number - 1][0] if number else None, local
                 )
                 np.testing.assert_allclose(local.document_topic, by_document, rtol=1e-4, atol=1e-4)
@@ -65,8 +65,8 @@ class TestMeanFieldLDA(OptionsConformance):
             np.testing.assert_allclose(rows.sum(axis=1), mean * Corpus(small[0]).vocabulary.tokens, rtol=rounding)
             np.testing.assert_allclose(state.global_state.topic_total, rows.sum(axis=0), rtol=1e-12)
 
-    def again(self, shard, place, problem, before, local):
-        """E[n_dk] and E[n_kw] of a sweep from a state, or of the start."""
+    def sweep_naive(self, shard, place, problem, before, local):
+        """Return E[n_dk] and E[n_kw] of the sweep from a state, or of the initialisation, by the naive version."""
         if before is None:
             even = np.ones((shard.words.size, problem.config.topics))
             return naive.products(document_pairs(shard), local.document_topic + 1e-30, even)
@@ -76,7 +76,7 @@ class TestMeanFieldLDA(OptionsConformance):
             begin = np.broadcast_to(shard.lengths[:, np.newaxis] / begin.shape[1], begin.shape)
         b = global_state.beta / global_state.vocabulary
         rows = before.blocks[0].value.rows.block_topic[shard.words]
-        if "beta" in problem.config.learn:  # lambda has the b_w of the iteration before
+        if "beta" in problem.config.learn:  # lambda still has the b_w of the preceding iteration
             expected, log_total = before.blocks[0].value.rows.word_expected[shard.words], global_state.topic_log
         else:
             expected, log_total = (
@@ -87,9 +87,9 @@ class TestMeanFieldLDA(OptionsConformance):
         topics = MeanFieldTopics(expected, global_state.alpha, log_total)
         return naive.sweep(document_pairs(shard), topics, begin, limits)[:2]
 
-    def test_shards__change_nothing_but_rounding(self, small, tmp_path):
-        """However the documents are cut, from the same first responsibilities."""
-        whole = Shard.of(0, documents_of(planted_rows(1)))
+    def test_the_number_of_shards__changes_nothing_but_rounding(self, small, tmp_path):
+        """The fits start from the same responsibilities."""
+        whole = Shard.of(0, documents_of(simulated_rows(1)))
         local, _ = start(whole, 3)
         found = []
         for cuts in ((0, 60), (0, 1, 20, 21, 60)):
@@ -124,7 +124,7 @@ def part_of(shard, first, last):
 
 
 def iterated(parts, locals_, iterations, words, even=0, block=None, **options):
-    """Blocks and globals after iterations, without the loop; also the bounds."""
+    """Return the blocks, the global state and the bounds after some iterations, without the loop."""
     topics = locals_[0].document_topic.shape[1]
     global_state, bounds = global_state_of(topics, words, **options), []
     model, locals_ = model_of(topics, **options), [replace(local, even_sweeps_left=even) for local in locals_]
@@ -151,8 +151,8 @@ def counted(shard, document_topic):
     return Delta({"word_topic": fresh(by_word, "word", "topic")}, {"word": shard.words})
 
 
-def full_bound(shard, q, gamma, lambda_, a, b):
-    """E[log p] - E[log q], every term written out; lambda_ of shape (words, topics)."""
+def bound_written_out(shard, q, gamma, lambda_, a, b):
+    """Return E[log p] - E[log q] with every term written out; lambda_ has shape (words, topics)."""
     theta = digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True))
     phi = digamma(lambda_) - digamma(lambda_.sum(axis=0))
     owner = np.repeat(np.arange(shard.documents), np.diff(shard.offsets))
@@ -167,14 +167,14 @@ def full_bound(shard, q, gamma, lambda_, a, b):
 
 @given(shards(), st.integers(0, 5))
 def test_objective__is_the_bound_written_out(drawn, iterations):
-    """Empty documents too, whose part of the bound is zero."""
+    """This includes empty documents, which contribute zero."""
     shard, first = drawn
     topics, words = first.shape[1], int(shard.words.max()) + 2
     local, _ = start(shard, topics)
     block, global_state, locals_, _ = iterated([shard], [local], iterations, words, alpha=0.3, beta=2.0)
     options, expected = options_of(topics), block.word_expected[shard.words]
     last = iterated([shard], locals_, 1, words, 0, (block, global_state), alpha=0.3, beta=2.0)
-    # One pass, from which q follows: the last iteration's is made again.
+    # one pass over the documents, from which q follows: the last iteration is computed again
     before = locals_[0].document_topic.astype("f8")
     q, logs = np.zeros((shard.pairs, topics)), global_state.topic_log
     for d in range(shard.documents):
@@ -192,16 +192,17 @@ def test_objective__is_the_bound_written_out(drawn, iterations):
     lambda_ = np.full((words, topics), 2.0 / words)
     np.add.at(lambda_, shard.words[shard.position], shard.counts[:, np.newaxis] * q)
     np.testing.assert_allclose(
-        last[3][-1], full_bound(shard, q, gamma, lambda_, 0.3, 2.0 / words), rtol=1e-6, atol=1e-5
+        last[3][-1], bound_written_out(shard, q, gamma, lambda_, 0.3, 2.0 / words), rtol=1e-6, atol=1e-5
     )
 
 
 @pytest.mark.parametrize(("iterations", "close"), [(1, 1e-8), (4, 0.02)])
 def test_sweeps__match_scikit_learn(iterations, close):
-    """One to rounding; more as nearly as documents allow, which scikit-learn begins at random in each iteration."""
+    """One sweep equals up to rounding; later ones up to the initialisation of documents, which is random in
+    scikit-learn."""
     from sklearn.decomposition import LatentDirichletAllocation
 
-    shard, topics, words = Shard.of(0, documents_of(planted_rows(1))), 3, 30
+    shard, topics, words = Shard.of(0, documents_of(simulated_rows(1))), 3, 30
     dense = np.zeros((shard.documents, words))
     dense[np.repeat(np.arange(shard.documents), np.diff(shard.offsets)), shard.words[shard.position]] = shard.counts
     peer = LatentDirichletAllocation(
@@ -218,18 +219,18 @@ def test_sweeps__match_scikit_learn(iterations, close):
     local, _ = start(shard, topics)
     block, global_state, locals_, _ = iterated([shard], [local], iterations, words, 9, (block, global_state), **options)
     np.testing.assert_allclose(block.block_topic.T + 0.1, peer.components_, rtol=close, atol=10 * close)
-    if iterations == 1:  # then documents are fitted to topics held fixed
+    if iterations == 1:  # then documents are fitted to fixed topics
         unseen = model.fold_in(shard, MeanFieldRows(word_topic=block.block_topic[shard.words]), global_state, Stream(0))
         theta, occupied = model.infer(unseen, global_state)["document_topic"], shard.lengths > 0
         close = np.isclose(theta[occupied], peer.transform(dense)[occupied], atol=1e-3).all(axis=1)
         assert close.mean() > 0.9
 
 
-def test_start__warm_counts_theta_phi():
-    shard, generator = Shard.of(0, documents_of(planted_rows(1))), np.random.default_rng(0)
+def test_a_warm_start__starts_from_theta_and_phi():
+    shard, generator = Shard.of(0, documents_of(simulated_rows(1))), np.random.default_rng(0)
     theta = generator.dirichlet(np.ones(3), size=shard.documents)
     phi = generator.dirichlet(np.ones(shard.words.size), size=3).T
-    phi[0] = 0.0  # a word that the other run did not have
+    phi[0] = 0.0  # a word that the other run lacked
     local, delta = start(shard, 5, {"document_topic": theta, "word_topic": phi})
     q = theta[np.repeat(np.arange(shard.documents), np.diff(shard.offsets))] * phi[shard.position]
     gone = shard.position == 0
@@ -245,9 +246,9 @@ def test_start__warm_counts_theta_phi():
         start(shard, 2, {"document_topic": theta, "word_topic": phi})
 
 
-def test_a_warm_start__continues_where_the_other_run_ended():
-    """Sweeps that begin at another run's topics stay there, and do not begin anew."""
-    shard = Shard.of(0, documents_of(planted_rows(1)))
+def test_a_warm_start__stays_where_the_other_run_converged():
+    """Sweeps that start at the topics of a converged run stay there."""
+    shard = Shard.of(0, documents_of(simulated_rows(1)))
     block, global_state, locals_, bounds = iterated([shard], [start(shard, 3)[0]], 40, 30, even=10)
     phi = (block.block_topic + 100.0 / 30) / (100.0 + global_state.topic_total)
     warm = {
@@ -255,20 +256,20 @@ def test_a_warm_start__continues_where_the_other_run_ended():
         "word_topic": phi[shard.words],
     }
     local, delta = start(shard, 3, warm)
-    again = iterated([shard], [local], 10, 30, even=local.even_sweeps_left)[3]
+    sweep_naive = iterated([shard], [local], 10, 30, even=local.even_sweeps_left)[3]
     cold = iterated([shard], [start(shard, 3)[0]], 1, 30, even=10)[3]
-    assert again[0] > cold[0]
-    assert again[-1] > bounds[-1] - 1e-3 * abs(bounds[-1])
+    assert sweep_naive[0] > cold[0]
+    assert sweep_naive[-1] > bounds[-1] - 1e-3 * abs(bounds[-1])
 
 
-def test_even_sweeps__ascend_when_they_are_over(small):
+def test_the_bound__increases_after_the_even_sweeps(small):
     _, found = states(small[0], "vb-lda", {"topics": 4, "even_sweeps": 3}, 12)
     values = [progress.figures["objective"] for _, progress in found if "objective" in progress.figures]
     assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values[3:], values[4:], strict=False))
 
 
 def test_local_sweeps__continue_from_the_state_of_the_documents(small, tmp_path):
-    """More sweeps between sums are more passes over the documents."""
+    """Local sweeps are further passes over the documents between two sums."""
     options = {"family": "vb-lda", "topics": 4, "iterations": 10, "scheduler": "serial", "document_tolerance": 0.0}
     twice = fit(small[0], tmp_path / "twice", local_sweeps=2, document_sweeps=3, **options)
     once = fit(small[0], tmp_path / "once", document_sweeps=6, **options)
@@ -279,7 +280,7 @@ def test_local_sweeps__continue_from_the_state_of_the_documents(small, tmp_path)
 
 
 @given(st.integers(2, 8), st.integers(0, 1000), st.floats(1e-4, 1e4))
-def test_asymmetric__is_stationary_wherever_it_begins(topics, seed, begin):
+def test_asymmetric__is_stationary_from_any_start(topics, seed, begin):
     generator = np.random.default_rng(seed)
     true = generator.gamma(1.0, 1.0, topics) + 0.02
     logs = 200 * (digamma(true) - digamma(true.sum()))
@@ -288,12 +289,12 @@ def test_asymmetric__is_stationary_wherever_it_begins(topics, seed, begin):
 
 
 @given(st.integers(2, 500), st.floats(1e-4, 50), st.floats(1e-6, 1e5))
-def test_symmetric__is_stationary_wherever_it_begins(size, true, begin):
+def test_symmetric__is_stationary_from_any_start(size, true, begin):
     logs = 30 * size * (digamma(true) - digamma(size * true))
     np.testing.assert_allclose(dirichlet.symmetric(begin, size, logs, 30.0), true, rtol=1e-4)
 
 
-def test_symmetric__has_bounds_and_one_parameter_stays():
+def test_symmetric__has_bounds_and_fixes_a_single_parameter():
     assert dirichlet.symmetric(0.5, 1, -3.0, 2.0) == 0.5
     assert dirichlet.symmetric(0.5, 3, -1e12, 2.0) == pytest.approx(dirichlet.NEWTON.smallest)
     assert dirichlet.symmetric(0.5, 3, -3 * 2.0 * np.log(3.0), 2.0) == pytest.approx(dirichlet.NEWTON.largest)
@@ -309,7 +310,7 @@ def test_learned_alpha__follows_the_documents(tmp_path):
 
 
 @pytest.mark.parametrize("learn", [("alpha", "asymmetric-alpha"), ("tau",)])
-def test_options__that_make_no_sense_are_refused(learn):
+def test_invalid_options__are_refused(learn):
     from collapsium.storage.errors import OptionError
 
     with pytest.raises(OptionError, match="learn: "):

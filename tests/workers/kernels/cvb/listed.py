@@ -1,4 +1,4 @@
-"""Shards whose documents list topics, and sweeps of them by the kernels and by their twins."""
+"""Shards whose documents have active topics, and sweeps of them by the kernels and by the naive versions."""
 
 from dataclasses import dataclass, replace
 
@@ -16,18 +16,18 @@ from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Pr
 from collapsium.workers.kernels.jit import DocumentPairs
 from tests.naive import active as naive
 from tests.naive import background as naive_background
-from tests.strategies import documents_of, pair_totals, weighed
+from tests.strategies import documents_of, pair_totals, with_token_weights
 
 UNIT = naive.UNIT
-# The kernel computes in float32, where a weight is off by some 1e-6, and cuts to whole steps: what lies near a whole step
-# falls to either side, which moves the later pairs of the shard by that much. Powers take the bits of a float32 for
-# its logarithm, whose last places are lost beside the exponent: some 1e-5 of a weight.
+# The kernel computes in float32, in which a weight has an error of about 1e-6, and truncates to whole steps. Values near
+# a whole step may therefore be truncated either way, which changes later pairs of the shard as much. Tempering uses the
+# bits of a float32 as its logarithm, whose exponent leaves fewer digits: an error of about 1e-5 of a weight.
 STEPS, TEMPERED_STEPS = 2, 4
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A shard whose documents list topics, and rows of its words in which other shards count too."""
+    """A shard whose documents have active topics, and rows of its words that also include counts of other shards."""
 
     shard: Shard
     topics: int
@@ -66,11 +66,11 @@ class Listed:
 
     @property
     def counts(self):
-        """E[n_dk] of the lists and background tokens."""
+        """Return E[n_dk] of the active topics, and the documents' background tokens."""
         return naive.document_counts(self.shard.offsets, pair_totals(self.shard), *self.where)
 
     def rows(self, extra):
-        """Rows and parameters; `extra` scales what other shards count."""
+        """Return rows and parameters; `extra` scales the counts of other shards."""
         listed, rest = naive.word_counts(self.shape, *self.pair_arrays, *self.where)
         listed += np.floor(extra * self.noise.random(self.shape) * UNIT) / UNIT
         rest += np.floor(extra * self.noise.random(rest.size) * UNIT) / UNIT
@@ -89,7 +89,8 @@ class Listed:
 
 @st.composite
 def listed_shards(draw, max_count=4):
-    """Documents that are empty, of one pair, of a few or of more than are gathered together; lists of any length."""
+    """Draw documents without pairs, with one, with a few or with more than are processed together, and any active
+    topics."""
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
     topics, sharp = draw(st.integers(1, 6) | st.sampled_from([8, 9, 20])), draw(st.sampled_from([10.0, 0.3, 0.01]))
     pairs = noise.choice([0, 1, 4, 18, 18], size=draw(st.integers(1, 4)))
@@ -102,7 +103,7 @@ def listed_shards(draw, max_count=4):
     share = []
     for count, size in zip(pairs, sizes, strict=True):
         q = noise.dirichlet(np.full(size + 1, sharp), count)[:, :size]
-        if noise.random() < 0.5:  # no background
+        if noise.random() < 0.5:  # documents without background
             q /= np.maximum(q.sum(axis=1, keepdims=True), 1e-300)
         share.append(np.floor(np.minimum(q, 1.0) * UNIT).ravel())
     joined = [np.concatenate([np.zeros(0), *arrays]).astype(np.uint16) for arrays in (topic, share)]
@@ -111,22 +112,24 @@ def listed_shards(draw, max_count=4):
 
 
 def weighed_shards(**kwargs):
-    """The same, of weighted tokens."""
-    return listed_shards(**kwargs).map(lambda state: replace(state, shard=weighed(state.shard, state.lists.size)))
+    """Draw such shards with weighted tokens."""
+    return listed_shards(**kwargs).map(
+        lambda state: replace(state, shard=with_token_weights(state.shard, state.lists.size))
+    )
 
 
 def priors_of(rows, total=0.0):
-    """Priors of topics and words."""
+    """Return the priors of topics and words."""
     return Priors(rows["a"], rows["b"], total)
 
 
 def in_steps(values):
-    """Values to the nearest step, as sweeps begin with them."""
+    """Round values to the nearest step, as at the beginning of a sweep."""
     return np.round(np.asarray(values, dtype=np.float64) * UNIT) / UNIT
 
 
 def sweep_rows(row_topic, background=0.0):
-    """Rows while they are swept, in steps or longer units; `background` is S_w."""
+    """Return rows as a sweep changes them, in steps or in longer units; `background` is S_w."""
     row_topic, size = np.asarray(row_topic, dtype=np.float64), len(row_topic)
     longer = np.ceil(np.log2(np.maximum(row_topic.max(axis=1, initial=0.0) / 2**15, 1.0)))
     units = STEP * 2**longer
@@ -137,24 +140,25 @@ def sweep_rows(row_topic, background=0.0):
 
 
 def running_counts(rows):
-    """Counts as the sweep began."""
+    """Return the counts at the beginning of a sweep."""
     return RunningCounts(rows["totals"].copy(), rows["ratio"], sweep_rows(rows["row_topic"], rows["background"]))
 
 
 def tokens_of(rows, row_topic):
-    """Changes of E[n_kw] since then."""
+    """Return the changes of E[n_kw] since the beginning of the sweep."""
     changes = np.full(rows.cells.shape, np.nan, np.float32)
     changes_since(sweep_rows(row_topic).cells, rows, changes)
     return changes.astype(np.float64)
 
 
 def powers_of(power):
-    """The powers of documents with even and with odd places, from these or from one of both."""
+    """Return the inverse temperatures of documents with even and with odd indices, from both or from a common one."""
     return np.array(np.broadcast_to(power, 2), dtype=np.float64)
 
 
 def run(state, rows, power=1.0):
-    """Sweep: the new state, the changes of E[n_kw] and of the background by words, B + E[n_k], and what was counted."""
+    """Sweep: return the new state, the changes of E[n_kw] and of the words' background, B + E[n_k], and the documents'
+    counts."""
     share = np.full_like(state.share, 77)
     counts = tuple(np.full_like(array, np.nan) for array in state.counts)
     running = running_counts(rows)
@@ -166,8 +170,8 @@ def run(state, rows, power=1.0):
     return replace(state, share=share), row_change, running.rows.background, running.totals, counts
 
 
-def run_twin(state, rows, power=1.0):
-    """The same by the twin: new responsibilities, the change of E[n_kw], and B + E[n_k]."""
+def run_naive(state, rows, power=1.0):
+    """Sweep with the naive version: return the responsibilities, the change of E[n_kw], and B + E[n_k]."""
     return naive.sweep(
         *state.pair_arrays, rows["b"], rows["background"].astype(np.float64), rows["a"], rows["ratio"], powers_of(power), *state.where,
         rows["totals"], rows["row_topic"], state.shard.weights, rows.get("least", 0.0),
@@ -175,12 +179,13 @@ def run_twin(state, rows, power=1.0):
 
 
 def difference(first, second):
-    """How many steps two lists of responsibilities are apart."""
+    """Return the largest difference between two arrays of responsibilities, in steps."""
     return np.abs(first.astype(np.int64) - second.astype(np.int64)).max(initial=0)
 
 
 def alone(a, steps, listed=None, count=1):
-    """A document of one pair, over the topics `listed`, and rows in which its weights are in proportion to a."""
+    """Return a document of one pair with the active topics `listed`, and rows that give its topics weights in
+    proportion to a."""
     topics = len(a)
     listed = range(topics) if listed is None else listed
     topic, lists = np.array(listed, dtype=np.uint16), np.array([0, len(listed)], dtype=np.int64)
@@ -198,7 +203,7 @@ KEYS = st.integers(0, 2**63 - 1)
 
 
 def held_out(shard, key, share):
-    """Held-out copies of a shard's pairs."""
+    """Return the number of held-out tokens of each pair."""
     held = np.full(shard.pairs, 77, dtype=np.int32)
     pairs = DocumentPairs(shard.offsets, shard.position, shard.counts)
     moves.hold_out(pairs, shard.words, np.uint64(key), share, held)

@@ -22,7 +22,7 @@ from tests.workers.kernels.cvb.listed import (
     listed_shards,
     priors_of,
     run,
-    run_twin,
+    run_naive,
     running_counts,
     sweep_rows,
     tokens_of,
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.kernels
 
 
 @given(listed_shards())
-def test_initialise__equals_its_twin_and_counts_every_token(state):
+def test_initialise__equals_the_naive_version_and_counts_every_token(state):
     noise = state.noise.uniform(0.1, 1.1, state.topic.size).astype(np.float32)
     share, counts = np.full_like(state.share, 77), tuple(np.full_like(array, np.nan) for array in state.counts)
     listed, rest = np.zeros(state.shape, dtype=np.float32), np.zeros(state.shape[0])
@@ -48,15 +48,15 @@ def test_initialise__equals_its_twin_and_counts_every_token(state):
     ):
         np.testing.assert_array_equal(found, exact)
     assert listed.sum() + rest.sum() == state.shard.counts.sum()
-    sizes = np.diff(state.lists)  # what truncation leaves over is less than a step a topic
+    sizes = np.diff(state.lists)  # truncation leaves less than one step per topic to the background
     assert (counts[1] <= np.where(sizes > 0, (sizes + 0.1) / UNIT, 1.0) * state.shard.lengths).all()
 
 
 @given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]))
-def test_sweep__equals_its_twin(state, extra):
+def test_sweep__equals_the_naive_version(state, extra):
     rows = state.rows(extra)
     new, row_change, _, running, _ = run(state, rows)
-    share, twin_change, twin_running = run_twin(state, rows)
+    share, twin_change, twin_running = run_naive(state, rows)
     assert difference(new.share, share) <= STEPS
     tokens = state.shard.counts.sum()
     np.testing.assert_allclose(row_change, twin_change, atol=STEPS * tokens / UNIT)
@@ -65,19 +65,19 @@ def test_sweep__equals_its_twin(state, extra):
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 0.975, 0.6])
 @given(listed_shards(), st.sampled_from([0.0, 1.0, 50.0]), st.sampled_from([20.0, 1000.0]))
-def test_sweep__gives_no_pair_more_than_its_tokens_where_rows_have_less_of_a_topic_than_documents(
+def test_sweep__gives_no_pair_more_than_its_tokens_even_if_rows_lack_tokens_of_the_documents(
     power, state, extra, least
 ):
     rows = {**state.rows(extra), "least": least}
     rows["totals"] = state.noise.uniform(-100.0, 2.0 * least, state.topics)
     new, *_ = run(state, rows, power)
-    assert difference(new.share, run_twin(state, rows, power)[0]) <= (STEPS if power == 1.0 else TEMPERED_STEPS)
+    assert difference(new.share, run_naive(state, rows, power)[0]) <= (STEPS if power == 1.0 else TEMPERED_STEPS)
     for _, _, q in naive.documents(state.shard.offsets, *new.where):
         assert (q.sum(axis=1) <= 1.0).all()
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]), st.sampled_from([1.0, 0.875]), st.data())
-def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, data):
+def test_sweeps_of_successive_documents__equal_one_sweep_of_all(state, extra, power, data):
     rows, cut = state.rows(extra), data.draw(st.integers(0, state.shard.documents))
     whole, row_change, rest_change, running, counts = run(state, rows, power)
     share, found = np.zeros_like(state.share), tuple(np.zeros_like(array) for array in state.counts)
@@ -108,10 +108,10 @@ def test_sweep__in_runs_of_documents_is_the_sweep_of_all(state, extra, power, da
 
 @pytest.mark.parametrize("power", [1.0, 2.0, 0.875])
 @given(weighed_shards(max_count=9), st.sampled_from([0.0, 1.0, 50.0]))
-def test_sweep__of_weighted_tokens_equals_its_twin_and_loses_no_weight(power, state, extra):
+def test_sweep_of_weighted_tokens__equals_the_naive_version_and_conserves_weight(power, state, extra):
     rows = state.rows(extra)
     new, row_change, rest_change, running, counts = run(state, rows, power)
-    share, _, _ = run_twin(state, rows, power)
+    share, _, _ = run_naive(state, rows, power)
     steps = STEPS if power == 1.0 else TEMPERED_STEPS
     assert difference(new.share, share) <= steps
     before, after = (naive.word_counts(state.shape, *state.pair_arrays, *sample.where) for sample in (state, new))
@@ -124,7 +124,7 @@ def test_sweep__of_weighted_tokens_equals_its_twin_and_loses_no_weight(power, st
 
 
 @given(weighed_shards(max_count=9))
-def test_sweep__of_tokens_that_all_weigh_one_gives_the_bits_of_plain_tokens(state):
+def test_sweep_of_tokens_with_weight_one__gives_the_bits_of_unweighted_tokens(state):
     rows = state.rows(3.0)
     ones = replace(state, shard=replace(state.shard, weights=np.ones(state.shard.pairs, dtype=np.float32)))
     plain = replace(state, shard=replace(state.shard, weights=None))
@@ -154,13 +154,13 @@ def test_initialise__of_weighted_tokens_equals_a_recount(state):
 
 @pytest.mark.parametrize("power", [2.0, 0.875, 0.5, (0.95, 0.6)])
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
-def test_sweep__with_a_power_equals_its_twin(power, state, extra):
+def test_tempered_sweep__equals_the_naive_version(power, state, extra):
     rows = state.rows(extra)
-    assert difference(run(state, rows, power)[0].share, run_twin(state, rows, power)[0]) <= TEMPERED_STEPS
+    assert difference(run(state, rows, power)[0].share, run_naive(state, rows, power)[0]) <= TEMPERED_STEPS
 
 
 @given(listed_shards(max_count=9), st.sampled_from([0.0, 50.0]), st.sampled_from([1.0, 2.0, 0.875]))
-def test_sweep__loses_no_token(state, extra, power):
+def test_sweep__conserves_tokens(state, extra, power):
     rows = state.rows(extra)
     new, row_change, rest_change, running, counts = run(state, rows, power)
     # Multiples of 2^-15 below 512 are exact in float32, and so are their sums.
@@ -195,7 +195,7 @@ def test_sweep__rounds_rows_beyond_512_tokens_as_float32_does(state):
 
 @st.composite
 def long_shards(draw):
-    """Documents of a few pairs, some of which have more tokens than float32 adds up exactly."""
+    """Draw documents of a few pairs, some of which have more tokens than float32 can sum exactly."""
     state = draw(listed_shards())
     lengths = [draw(st.sampled_from([1, 500, 513, 5_000, 100_000])) for _ in range(state.shard.documents)]
     counts = np.array(state.shard.counts)
@@ -208,7 +208,7 @@ def long_shards(draw):
 
 @given(long_shards(), st.sampled_from([1.0, 2.0, 0.875]), st.booleans())
 def test_sweeps__count_documents_of_any_length_exactly(state, power, weighted):
-    """After many sweeps, counts are the exact sums of the responsibilities, and sum to the tokens."""
+    """After many sweeps, counts are the exact sums of the responsibilities, and sum to the documents' tokens."""
     if weighted:
         state = replace(state, shard=replace(state.shard, weights=np.full(state.shard.pairs, 0.5, np.float32)))
     rows = state.rows(50.0)
@@ -233,17 +233,17 @@ def test_sweeps__count_documents_of_any_length_exactly(state, power, weighted):
 
 
 @given(long_shards(), st.sampled_from([1.0, 2.0]))
-def test_sweep__of_long_documents_equals_its_twin(state, power):
+def test_sweep__of_long_documents_equals_the_naive_version(state, power):
     rows = state.rows(50.0)
     new, _, _, running, _ = run(state, rows, power)
-    share, _, twin_running = run_twin(state, rows, power)
-    # Where a pair has many tokens, a step of its responsibility is many steps of the counts behind it.
+    share, _, twin_running = run_naive(state, rows, power)
+    # In pairs with many tokens, one step of a responsibility changes later counts by many steps.
     assert difference(new.share, share) <= 40
     np.testing.assert_allclose(running, twin_running, rtol=1e-3)
 
 
 @given(long_shards(), st.booleans())
-def test_count_documents__equals_its_twin_and_leaves_short_documents_alone(state, every):
+def test_count_documents__equals_a_recount_and_does_not_change_short_documents(state, every):
     off = np.full(state.topic.size, 1e-3)
     before = state.sparse._replace(counts=state.counts[0] - off)
     count, rest = (np.full_like(array, np.nan) for array in state.counts)
@@ -256,7 +256,8 @@ def test_count_documents__equals_its_twin_and_leaves_short_documents_alone(state
 
 @given(listed_shards(), st.sampled_from([0.5, 30.0, 6e8]))
 def test_sweep__adds_separate_pseudo_counts_to_the_counts_of_their_words(state, strength):
-    """As the twin does, to which they are counts; but of what they weigh nothing is lost beside them."""
+    """It equals the naive version with pseudo-counts among the counts, but changes of counts stay exact beside large
+    ones."""
     rows = state.rows(3.0)
     seeds = np.where(state.noise.random(state.shape) < 0.3, strength, 0.0)
     place = np.full(state.shape[0], -1, np.int32)
@@ -271,8 +272,8 @@ def test_sweep__adds_separate_pseudo_counts_to_the_counts_of_their_words(state, 
     running, share = RunningCounts(whole["totals"].copy(), whole["ratio"], swept), np.full_like(state.share, 77)
     active_state = ActiveState(state.starts, share, *counts)
     active.sweep_active(state.pairs, state.active, state.sparse, priors_of(rows), np.ones(2), running, active_state)
-    steps = 2 if strength < 100.0 else 40  # S_w less the active topics is rounded beside large pseudo-counts
-    assert difference(share, run_twin(state, whole)[0]) <= steps or strength > 100.0
+    steps = 2 if strength < 100.0 else 40  # S_w without the active topics loses precision beside large pseudo-counts
+    assert difference(share, run_naive(state, whole)[0]) <= steps or strength > 100.0
     new = replace(state, share=share)
     before, after = (naive.word_counts(state.shape, *state.pair_arrays, *sample.where) for sample in (state, new))
     np.testing.assert_array_equal(tokens_of(swept, rows["row_topic"]), after[0] - before[0])
@@ -281,8 +282,8 @@ def test_sweep__adds_separate_pseudo_counts_to_the_counts_of_their_words(state, 
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
-def test_sweep__continues_from_where_it_ended(state, extra):
-    """Nothing drifts: after some sweeps the counts that were carried along still equal a recount."""
+def test_successive_sweeps__do_not_drift(state, extra):
+    """After several sweeps, the counts that they update still equal a recount exactly."""
     rows = state.rows(extra)
     for _ in range(3):
         new, row_change, _, running, counts = run(state, rows)
@@ -292,7 +293,7 @@ def test_sweep__continues_from_where_it_ended(state, extra):
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
-def test_sweep__with_a_power_of_almost_one_is_the_update_itself(state, extra):
+def test_an_inverse_temperature_near_one__gives_the_untempered_update(state, extra):
     rows = state.rows(extra)
     assert difference(run(state, rows, 1 - 1e-6)[0].share, run(state, rows)[0].share) <= TEMPERED_STEPS
 
@@ -300,8 +301,9 @@ def test_sweep__with_a_power_of_almost_one_is_the_update_itself(state, extra):
 @given(
     st.lists(st.floats(-4.0, 4.0), min_size=2, max_size=5), st.sampled_from([2.0, 0.875, 0.5]), st.booleans(), st.data()
 )
-def test_sweep__raises_ratios_of_weights_to_a_power(logarithms, power, every, data):
-    """Exactly to 2, else about: logarithms are off by at most 0.0861, both before and after they are multiplied."""
+def test_tempered_sweep__raises_ratios_of_weights_to_the_inverse_temperature(logarithms, power, every, data):
+    """The power 2 is exact; for others, approximate logarithms have an error of up to 0.0861 before and after
+    multiplication."""
     a = np.exp2(logarithms)
     listed = list(range(a.size)) if every else sorted(data.draw(st.sets(st.integers(0, a.size - 1), min_size=2)))
     state, rows = alone(a, [0] * len(listed), listed)
@@ -309,14 +311,14 @@ def test_sweep__raises_ratios_of_weights_to_a_power(logarithms, power, every, da
     for i, topics in enumerate(listed):
         for j, second_topic in enumerate(listed):
             least = min(steps[i], steps[j])
-            if least >= 30:  # few steps tell no ratio
+            if least >= 30:  # few steps are too coarse for a ratio
                 found, exact = np.log2(steps[i] / steps[j]), power * (logarithms[topics] - logarithms[second_topic])
                 assert abs(found - exact) <= (0.0 if power == 2 else 0.0861 * (1 + power)) + 1.5 / least + 1e-3
 
 
 @pytest.mark.parametrize("listed", [[0, 1, 2], [0, 1]])
 @pytest.mark.parametrize("wide", [8.0, 20.0])
-def test_sweep__powers_above_one_sharpen_and_below_one_flatten(listed, wide):
+def test_sweep__is_sharpened_by_inverse_temperatures_above_one_and_flattened_below(listed, wide):
     state, rows = alone([1.0, wide, wide / 2], [0] * len(listed), listed)
     ratios = []
     for power in (0.5, 0.875, 1.0, 2.0):
@@ -328,8 +330,8 @@ def test_sweep__powers_above_one_sharpen_and_below_one_flatten(listed, wide):
     assert ratios[3] > 1.4 * ratios[2]
 
 
-def test_sweep__a_pair_alone_in_its_corpus_follows_the_prior():
-    """Also where its topics are not all listed: the background weighs as much as the topics in it."""
+def test_sweep_of_the_only_pair_of_a_corpus__follows_the_prior():
+    """If not all topics are active, the background weighs as much as the inactive topics."""
     for steps in ([29000, 3000, 700], [0, 0, 0]):
         state, rows = alone([0.2, 0.6, 0.8], steps)
         np.testing.assert_allclose(run(state, rows)[0].share / UNIT, [0.125, 0.375, 0.5], atol=1e-4)
@@ -340,8 +342,9 @@ def test_sweep__a_pair_alone_in_its_corpus_follows_the_prior():
     np.testing.assert_allclose(rest_change, counts[1] - (1 - 3700 / UNIT), atol=1e-9)
 
 
-def test_sweep__a_documents_background_draws_more_background():
-    """E[n_d,rest] / a_rest times as much again; here of a second pair of the document."""
+def test_sweep__reinforces_a_documents_background():
+    """The weight of the background increases by the factor 1 + E[n_d,rest] / a_rest, here due to other tokens of the
+    pair."""
     state, rows = alone([0.2, 0.6, 0.8], [0, 0], [0, 2], count=4)
     np.testing.assert_allclose(run(state, rows)[0].share[0] / UNIT, 0.2 / (1.0 + 0.6 * (1 + 3 / 0.6)), atol=1e-4)
 
@@ -350,8 +353,8 @@ def test_sweep__a_documents_background_draws_more_background():
 @pytest.mark.parametrize("small", [1e-30, 1e-12, 1e-3])
 @pytest.mark.parametrize("certain", [True, False])
 @pytest.mark.parametrize("topic", [[0, 1, 2], [0, 1], [2]])
-def test_sweep__is_finite_where_priors_vanish(power, small, certain, topic):
-    """Sticks of topics without a token fall to nothing; documents may have a single token."""
+def test_sweep__is_finite_with_vanishing_priors(power, small, certain, topic):
+    """Priors of topics without tokens may vanish, and documents may have a single token."""
     shard = Shard.of(0, documents_of([{0: 1}, {}, {2: 1}, {0: 2, 1: 1}]))
     sizes = np.array([len(topic), 0, len(topic), len(topic)])
     lists = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -369,13 +372,13 @@ def test_sweep__is_finite_where_priors_vanish(power, small, certain, topic):
             np.testing.assert_array_equal(found, exact)
 
 
-def test_sweep__squares_weights_however_small():
+def test_sweep__squares_even_very_small_weights():
     state, rows = alone([1e-9, 3e-9, 2e-9], [UNIT, 0, 0])
     rows.update(b=np.full(1, 1e-9), row_topic=np.float32([[1.0, 0.0, 0.0]]), totals=np.full(3, 1000.0))
-    assert difference(run(state, rows, 2.0)[0].share, run_twin(state, rows, 2.0)[0]) <= TEMPERED_STEPS
+    assert difference(run(state, rows, 2.0)[0].share, run_naive(state, rows, 2.0)[0]) <= TEMPERED_STEPS
 
 
-def test_sweep__leaves_its_inputs_alone():
+def test_sweep__does_not_change_its_inputs():
     state, rows = alone([0.2, 0.6, 0.8], [3000, 700], [0, 2])
     held = [*state.pair_arrays, *state.where, *state.counts]
     held += [rows[name] for name in ("a", "b", "background", "ratio", "row_topic")]
@@ -389,7 +392,7 @@ def test_sweep__leaves_its_inputs_alone():
 
 @given(listed_shards(), st.sampled_from([1.0, 0.875]))
 def test_sweep__changes_rows_with_many_tokens_exactly(state, power):
-    """Their cells have longer units, but what a shard hands on is a recount."""
+    """Their cells have longer units, but the changes that a shard returns are exact."""
     rows = state.rows(1.0)
     rows["row_topic"] = (rows["row_topic"] + np.float32(2**17)).astype(np.float32)
     rows["totals"] = rows["totals"] + 2.0**17 * state.shape[0]
@@ -399,5 +402,5 @@ def test_sweep__changes_rows_with_many_tokens_exactly(state, power):
     before, after = (naive.word_counts(state.shape, *state.pair_arrays, *sample.where) for sample in (state, new))
     np.testing.assert_array_equal(row_change, after[0] - before[0])
     np.testing.assert_array_equal(rest_change, after[1] - before[1])
-    share, _, _ = run_twin(state, rows, power)
+    share, _, _ = run_naive(state, rows, power)
     assert difference(new.share, share) <= TEMPERED_STEPS

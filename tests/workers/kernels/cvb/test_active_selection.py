@@ -30,7 +30,7 @@ pytestmark = pytest.mark.kernels
 
 
 def select(state, rows, threshold, room, priors=None):
-    """Select: the topics of each document."""
+    """Return the selected topics of each document."""
     chosen = np.full(int(room.sum()) + 1, 999, dtype=np.uint16)
     sizes = np.full(room.size, -1, dtype=np.int64)
     active_selection.select(
@@ -58,7 +58,7 @@ def expected(state, rows):
     st.sampled_from([0.01, 0.5, 3.0, 100.0]),
     st.data(),
 )
-def test_select__equals_its_twin(state, extra, least, data):
+def test_select__equals_the_naive_version(state, extra, least, data):
     rows = state.rows(extra)
     threshold = least * state.noise.uniform(0.5, 1.0, state.topics)
     room = np.array([data.draw(st.integers(1, state.topics)) for _ in range(state.shard.documents)])
@@ -71,17 +71,18 @@ def test_select__equals_its_twin(state, extra, least, data):
         assert (np.diff(found) > 0).all()
         assert found[-1] < state.topics
         twin = naive.select(counts[d], threshold, room[d])
-        if not np.isclose(counts[d], threshold, rtol=1e-4).any():  # else it hangs on a hair how many pass
+        if not np.isclose(counts[d], threshold, rtol=1e-4).any():  # otherwise rounding decides how many topics pass
             assert found.size == twin.size
             differs = np.setxor1d(found, twin)
-            assert differs.size == 0 or borders(counts[d], threshold, room[d])[differs].all()
+            assert differs.size == 0 or borderline_topics(counts[d], threshold, room[d])[differs].all()
 
 
-def borders(count, threshold, room):
-    """Which topics hang on a hair: as large as the last that finds room or, where none passes, as the largest.
+def borderline_topics(count, threshold, room):
+    """Return the topics whose selection depends on rounding: as large as the last selected one, or as the largest if
+    none passes.
 
-    Counts are summed in float32, from differences of which a few digits are lost, and the interval in which the limit
-    lies where room is short is halved 16 times.
+    Counts are summed in float32 from differences that lose a few digits. If there is no room for all, the interval of
+    the limit is halved 16 times.
     """
     passing = np.sort(count[count > threshold])[::-1]
     if 0 < passing.size <= room:
@@ -91,8 +92,8 @@ def borders(count, threshold, room):
 
 
 @given(listed_shards(), st.sampled_from([0.0, 50.0]))
-def test_expected_counts__are_all_tokens_of_a_document(state, extra):
-    """In the twin, inactive topics share the background, all of it where phi equals S_w's."""
+def test_expected_counts__sum_to_the_documents_tokens(state, extra):
+    """In the naive version, inactive topics share the background; they get all of it if phi equals the one in S_w."""
     rows = state.rows(extra)
     counts = expected(state, rows)
     for d, (_, active, _) in enumerate(naive_active.documents(state.shard.offsets, *state.where)):
@@ -101,22 +102,22 @@ def test_expected_counts__are_all_tokens_of_a_document(state, extra):
 
 
 @pytest.mark.parametrize("topics", [2, 3, 6])
-def test_select__lists_everything_where_more_than_half_would_be(topics):
+def test_select__activates_all_topics_if_more_than_half_pass(topics):
     for passing in range(1, topics + 1):
         steps = np.zeros(topics, dtype=np.uint16)
         steps[topics - passing :] = 100
-        state = all_listed([{0: 9}], steps)
+        state = all_active([{0: 9}], steps)
         rows, threshold = state.rows(0.0), np.full(topics, 9 * 50 / UNIT)
         every, passed = np.arange(topics), np.arange(topics - passing, topics)
         found = select(state, rows, threshold, np.array([topics]))[0]
         np.testing.assert_array_equal(found, every if 2 * passing > topics else passed)
-        # Not so where there is no room for all.
+        # unless there is no room for all topics
         if passing < topics:
             np.testing.assert_array_equal(select(state, rows, threshold, np.array([topics - 1]))[0], passed)
 
 
-def all_listed(rows, steps):
-    """Documents that list all topics, with the same responsibilities in all pairs."""
+def all_active(rows, steps):
+    """Return documents whose topics are all active, with the same responsibilities in all pairs."""
     shard, topics = Shard.of(0, documents_of(rows)), len(steps)
     offsets = (np.arange(shard.documents + 1) * topics).astype(np.int64)
     topic = np.tile(np.arange(topics, dtype=np.uint16), shard.documents)
@@ -124,9 +125,9 @@ def all_listed(rows, steps):
     return Listed(shard, topics, offsets, topic, share, np.random.default_rng(0))
 
 
-def test_select__takes_the_largest_where_room_is_short_and_one_where_none_passes():
+def test_select__selects_the_largest_topics_that_fit_or_the_largest_if_none_passes():
     steps = [100, 9000, 300, 9001, 200, 8000]
-    state = all_listed([{0: 1, 1: 2}], steps)
+    state = all_active([{0: 1, 1: 2}], steps)
     rows = state.rows(0.0)
     for room in range(1, 6):
         found = select(state, rows, np.full(6, 1e-4), np.array([room]))[0]
@@ -137,15 +138,15 @@ def test_select__takes_the_largest_where_room_is_short_and_one_where_none_passes
 @given(
     st.lists(st.sampled_from([0, 700, 701, 4000, 5000]), min_size=1, max_size=6), st.sampled_from([0.0, 0.1]), st.data()
 )
-def test_select__fills_the_room_with_the_first_where_counts_are_equal(steps, least, data):
-    state, room = all_listed([{0: 1}], steps), data.draw(st.integers(1, len(steps)))
+def test_select__prefers_the_first_topics_among_equal_counts(steps, least, data):
+    state, room = all_active([{0: 1}], steps), data.draw(st.integers(1, len(steps)))
     found = select(state, state.rows(0.0), np.full(len(steps), least), np.array([room]))[0]
     np.testing.assert_array_equal(found, naive.select(np.array(steps) / UNIT, least, room))
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 4])
-def test_select__of_equal_topics_takes_as_many_as_find_room(room):
-    state = all_listed([{0: 1}], [1000] * 5)
+def test_select_of_equal_topics__fills_the_room(room):
+    state = all_active([{0: 1}], [1000] * 5)
     found = select(state, state.rows(0.0), np.full(5, 1e-4), np.array([room]))[0]
     np.testing.assert_array_equal(found, np.arange(room))
 
@@ -155,8 +156,8 @@ def test_select__of_equal_topics_takes_as_many_as_find_room(room):
     st.sampled_from([0.0, 50.0]),
     st.integers(0, 2**31),
 )
-def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
-    # Sums of steps are exact; a word's are rounded from 512 tokens on. Weighted, all are rounded to steps.
+def test_carry__equals_the_naive_version_and_conserves_tokens(state, extra, seed):
+    # Sums of steps are exact below 512 tokens of a word, and rounded above; sums of weights are always rounded to steps.
     rounded = (state.topics * state.shard.documents + 1) / UNIT
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=rounded)
     rounds = state.shard.weights is not None or state.shard.counts.max(initial=0) > EXACT_TOKENS
@@ -180,7 +181,7 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
     np.testing.assert_array_equal(share, twin)
     equal(row_change, -dropped)
     equal(rest_change, dropped.sum(axis=1))
-    # What is left of a weight in single precision is as precise as the weight was.
+    # The remainder of a weight in single precision is as precise as the weight.
     weight = rows["background"]
     close(running.rows.background_weight, weight - dropped @ rows["ratio"], atol=1e-6 * np.abs(weight).max(initial=0))
 
@@ -196,8 +197,9 @@ def test_carry__equals_its_twin_and_loses_no_token(state, extra, seed):
 
 
 @given(listed_shards(), st.sampled_from([0.0, 64.0]))
-def test_carry__to_the_same_lists_changes_nothing(state, pseudo):
-    start = np.full(state.topic.size if pseudo else 0, pseudo, np.float32)  # one that stays in the prior
+def test_carry_to_the_same_active_topics__changes_nothing(state, pseudo):
+    # a topic without tokens, which is active because of the prior
+    start = np.full(state.topic.size if pseudo else 0, pseudo, np.float32)
     share, count, rest = np.full_like(state.share, 999), *(np.full_like(array, np.nan) for array in state.counts)
     rows, stays = state.rows(0.0), np.full_like(start, np.nan)
     running, after = running_counts(rows), ActiveState(state.starts, share, count, rest, stays)

@@ -16,7 +16,7 @@ UNIT = 2**15
 
 @st.composite
 def blocks(draw):
-    """Rows of words, some of them without tokens, as arguments of `spread`; and random numbers."""
+    """Draw rows of words, some of them without tokens, as arguments of `spread`, and a random generator."""
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
     rows, topics = draw(st.integers(0, 6)), draw(st.integers(1, 5))
     scale = draw(st.sampled_from([0.0, 1.0, 100.0]))
@@ -32,7 +32,7 @@ def steps(values):
 
 
 def spread(active, rest, even, weight, b=None, ratio=None):
-    """Spread: E[n_kw] and S_w."""
+    """Return E[n_kw] and S_w by the kernel."""
     rows = rest.size
     b, ratio = np.ones(rows) if b is None else b, np.ones(weight.size) if ratio is None else ratio
     filled = np.full_like(active, np.nan), np.full(rows, np.nan, np.float32)
@@ -41,7 +41,7 @@ def spread(active, rest, even, weight, b=None, ratio=None):
 
 
 @given(blocks())
-def test_spread__equals_its_twin(drawn):
+def test_spread__equals_the_naive_version(drawn):
     active, rest, even, weight, noise = drawn
     b, ratio = noise.uniform(0.01, 1.0, rest.size), noise.uniform(1e-3, 1.0, weight.size)
     row_topic, background_weight = spread(active, rest, even, weight, b, ratio)
@@ -50,8 +50,8 @@ def test_spread__equals_its_twin(drawn):
     np.testing.assert_allclose(background_weight, twin[1], rtol=1e-6)
 
 
-def begun(active, rest, even, weight, b, ratio, tokens):
-    """Rows as a sweep begins, whose shard has so many tokens of each word."""
+def rows_at_start(active, rest, even, weight, b, ratio, tokens):
+    """Return the rows at the beginning of a sweep of a shard with these numbers of tokens per word."""
     pairs = DocumentPairs(np.array([0, rest.size]), np.arange(rest.size, dtype=np.int32), tokens.astype(np.int32))
     rows = SweepRows(
         np.full(active.shape, 77, np.int32), np.full(rest.size, np.nan, np.float32), np.full(rest.size, np.nan),
@@ -62,15 +62,18 @@ def begun(active, rest, even, weight, b, ratio, tokens):
 
 
 @given(blocks())
-def test_begin_rows__has_the_numbers_of_spread_in_steps(drawn):
+def test_begin_rows__equals_spread_in_steps(drawn):
     active, rest, even, weight, noise = drawn
     b, ratio = noise.uniform(0.01, 1.0, rest.size), noise.uniform(1e-3, 1.0, weight.size)
-    rows, twin = begun(*drawn[:4], b, ratio, np.ones(rest.size)), naive.spread(active, rest, even, b, weight, ratio)
+    rows, twin = (
+        rows_at_start(*drawn[:4], b, ratio, np.ones(rest.size)),
+        naive.spread(active, rest, even, b, weight, ratio),
+    )
     np.testing.assert_array_equal(rows.units, 1 / UNIT)
     np.testing.assert_allclose(rows.cells / UNIT, twin[0], atol=0.51 / UNIT, rtol=1e-6)
     exact = (b[:, np.newaxis] + rows.cells / UNIT) @ ratio
     np.testing.assert_allclose(rows.background_weight, exact, rtol=1e-12)
-    # Cells that move by whole steps change by as many, also where the changes take the memory of the start.
+    # Changes equal the moves of the cells exactly, even if they reuse the memory of the initial cells.
     start, move = rows.cells.copy(), noise.integers(-(2**20), 2**20, active.shape).astype(np.int32)
     rows.cells[:] += move
     background.changes_since(start, rows, start.view(np.float32))
@@ -78,7 +81,7 @@ def test_begin_rows__has_the_numbers_of_spread_in_steps(drawn):
 
 
 @given(blocks(), st.sampled_from([1.0, 6e8]))
-def test_rows_of_seeds__are_found_but_do_not_include_pseudo_counts(drawn, strength):
+def test_pseudo_counts_of_seeds__influence_the_background_but_are_not_among_the_counts(drawn, strength):
     active, rest, even, weight, noise = drawn
     seeds = np.where(noise.random(active.shape) < 0.4, strength, 0.0)
     words = np.flatnonzero(seeds.any(axis=1))
@@ -113,20 +116,20 @@ def test_rows_of_seeds__are_found_but_do_not_include_pseudo_counts(drawn, streng
 
 
 @given(st.floats(0.0, 1e9), st.integers(0, 2**31 - 1))
-def test_begin_rows__has_room_for_all_tokens_in_one_cell(count, tokens):
+def test_begin_rows__chooses_units_in_which_a_cell_can_hold_all_tokens(count, tokens):
     active = np.array([[1.0, count, 0.25]], dtype=np.float32)
     none = np.zeros(1)
-    rows = begun(active, none, 0.4, np.ones(3), none, np.ones(3), np.array([tokens]))
+    rows = rows_at_start(active, none, 0.4, np.ones(3), none, np.ones(3), np.array([tokens]))
     unit = float(rows.units[0])
     assert (active.max() + tokens) / unit <= background.MAX_UNITS
-    # No unit is longer than it must be.
+    # Units are no longer than necessary.
     assert unit == 1 / UNIT or 2 * (active.max() + tokens) / unit > background.MAX_UNITS
     assert np.log2(unit) % 1 == 0
     np.testing.assert_allclose(rows.cells * unit, active, atol=0.5 * unit, rtol=1e-6)
 
 
 @given(blocks())
-def test_spread__keeps_every_token_and_gives_back_what_it_is_made_of(drawn):
+def test_spread__conserves_tokens_and_satisfies_its_definition(drawn):
     active, rest, even, weight, _ = drawn
     row_topic, _ = spread(active, rest, even, weight)
     np.testing.assert_allclose(row_topic.sum(axis=1), active.sum(axis=1) + rest, rtol=1e-6)
@@ -136,20 +139,20 @@ def test_spread__keeps_every_token_and_gives_back_what_it_is_made_of(drawn):
     np.testing.assert_allclose(put_together, row_topic, rtol=1e-5)
 
 
-def test_spread__is_even_where_a_word_has_no_tokens():
+def test_spread_of_a_word_without_active_tokens__follows_the_weights():
     active, rest = np.zeros((2, 3), dtype=np.float32), np.array([6.0, 0.0])
     row_topic, _ = spread(active, rest, 0.4, np.array([1.0, 2.0, 3.0]))
     np.testing.assert_allclose(row_topic, [[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]])
 
 
-def test_spread__is_finite_where_nothing_weighs_anything():
+def test_spread_with_zero_weights__is_finite():
     row_topic, background_weight = spread(np.zeros((1, 2), np.float32), np.zeros(1), 0.4, np.zeros(2))
     np.testing.assert_array_equal(row_topic, np.zeros((1, 2)))
     assert np.isfinite(background_weight).all()
 
 
 @given(blocks(), st.sampled_from([0.0, 0.5, 2.0]))
-def test_fold_rows__equals_its_twin_and_conserves_tokens(drawn, momentum):
+def test_fold_rows__equals_the_naive_version_and_conserves_tokens(drawn, momentum):
     active, rest, even, weight, noise = drawn
     words = np.flatnonzero(noise.random(rest.size) < 0.6)  # the delta's words, in any order
     noise.shuffle(words)
@@ -172,7 +175,7 @@ def test_fold_rows__equals_its_twin_and_conserves_tokens(drawn, momentum):
 
 
 def fold_rows(active, rest, even, weight, change, place, momentum, wanted=True):
-    """Fold: the new block, that ahead of it if it is wanted, and their sums."""
+    """Fold a change with the kernel: return the new block, its extrapolation if requested, and the sums of both."""
     new, totals = np.full_like(active, np.nan), np.zeros((2, weight.size))
     ahead = np.full_like(active if wanted else active[:0], np.nan)
     moved = np.ones(1)
@@ -183,7 +186,7 @@ def fold_rows(active, rest, even, weight, change, place, momentum, wanted=True):
 
 
 @given(blocks(), st.sampled_from([0.0, 0.5]))
-def test_fold_rows__makes_no_rows_ahead_where_none_are_wanted(drawn, momentum):
+def test_fold_rows__computes_no_extrapolated_rows_unless_requested(drawn, momentum):
     active, rest, even, weight, noise = drawn
     change, place = steps(noise.random(active.shape)).astype(np.float32), np.arange(rest.size)
     new, ahead, totals = fold_rows(active, rest, even, weight, change, place, momentum, wanted=False)
@@ -195,7 +198,7 @@ def test_fold_rows__makes_no_rows_ahead_where_none_are_wanted(drawn, momentum):
 
 
 @given(blocks(), st.sampled_from([0.0, 0.5]))
-def test_fold_rows__without_a_change_leaves_the_block_alone(drawn, momentum):
+def test_fold_rows_without_a_change__returns_the_same_block(drawn, momentum):
     active, rest, even, weight, _ = drawn
     none, place = np.zeros((0, weight.size), dtype=np.float32), np.full(rest.size, -1, dtype=np.int64)
     new, ahead, totals = fold_rows(active, rest, even, weight, none, place, momentum)
@@ -205,7 +208,7 @@ def test_fold_rows__without_a_change_leaves_the_block_alone(drawn, momentum):
 
 
 @given(blocks(), st.sampled_from([0.0, 0.5, 2.0]), st.booleans())
-def test_fold_steps__equals_its_twin_whatever_the_bits_and_the_bands_that_are_summed(drawn, momentum, wide):
+def test_fold_steps__equals_the_naive_version_for_32_and_64_bits_and_any_bands(drawn, momentum, wide):
     active, rest, even, weight, noise = drawn
     before = np.round(active * UNIT).astype(np.int64 if wide else np.int32)
     words = np.flatnonzero(noise.random(rest.size) < 0.6)
@@ -213,7 +216,7 @@ def test_fold_steps__equals_its_twin_whatever_the_bits_and_the_bands_that_are_su
     place[words] = np.arange(words.size)
     change = np.maximum(noise.integers(-UNIT, 2 * UNIT, (words.size, weight.size)), -before[words]).astype(before.dtype)
     bands = np.array_split(np.arange(rest.size), 3)
-    # The second band is summed by others.
+    # The second band is summed by another call.
     band = np.repeat([0, -1, 1], [len(band) for band in bands])
     new, ahead = np.full_like(before, 77), np.full(before.shape, np.nan, np.float32)
     totals, moved = np.zeros((2, 2, weight.size)), np.zeros(1)
@@ -229,10 +232,10 @@ def test_fold_steps__equals_its_twin_whatever_the_bits_and_the_bands_that_are_su
 
 
 @given(blocks(), st.sampled_from([np.int32, np.int64]))
-def test_steps_since__are_exact_in_rows_of_longer_units_too(drawn, dtype):
+def test_steps_since__is_exact_in_rows_of_longer_units_too(drawn, dtype):
     active, rest, even, weight, noise = drawn
     tokens = np.where(noise.random(rest.size) < 0.5, 1.0, 40_000.0)
-    rows = begun(*drawn[:4], np.ones(rest.size), np.ones(weight.size), tokens)
+    rows = rows_at_start(*drawn[:4], np.ones(rest.size), np.ones(weight.size), tokens)
     start, move = rows.cells.copy(), noise.integers(-(2**20), 2**20, active.shape)
     long_rows = rows.long_place >= 0
     np.testing.assert_array_equal(long_rows, tokens > 1)

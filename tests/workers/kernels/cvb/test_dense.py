@@ -15,14 +15,14 @@ from collapsium.workers.kernels.cvb.dense import (
 from collapsium.workers.kernels.cvb.records import DenseState, Priors
 from tests.naive import assign as naive
 from tests.naive import moments as exact
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
 
 def state(shard, q, extra, seed):
-    """Counts of the shard and of other shards, whose words and topics `extra` scales."""
-    # The kernel divides by a topic's tokens without a copy by a series, which is exact to the fourth power of its share.
+    """Return counts of the shard and of other shards; `extra` scales the latter."""
+    # The kernel divides by a topic's tokens without the excluded copy by a series that is exact to the copy's fourth power.
     prior_total = 7.0 if shard.weights is None else 40.0
     generator = np.random.default_rng(seed)
     rows, topics = shard.words.size, q.shape[1]
@@ -69,9 +69,9 @@ def run(order, shard, q, given_state):
 @pytest.mark.parametrize("order", [0, 2])
 @pytest.mark.parametrize("weights", [False, True])
 @given(shards(), st.sampled_from([0.0, 1.0, 50.0]), st.integers(0, 1000))
-def test_sweep__equals_its_twin(order, weights, drawn, extra, seed):
+def test_sweep__equals_the_naive_version(order, weights, drawn, extra, seed):
     shard, q = drawn
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     counts_of_pairs = pair_totals(shard)
     given_state = state(shard, q, extra, seed)
     new, counts, change, spread, tables, sums = run(order, shard, q, given_state)
@@ -106,7 +106,7 @@ def test_sweep__equals_its_twin(order, weights, drawn, extra, seed):
 
 
 @pytest.mark.parametrize("order", [0, 2])
-def test_sweep__leaves_its_inputs_alone(order):
+def test_sweep__does_not_change_its_inputs(order):
     generator = np.random.default_rng(0)
     from collapsium.storage.corpus.shard import Shard
     from tests.strategies import documents_of
@@ -120,7 +120,7 @@ def test_sweep__leaves_its_inputs_alone(order):
     np.testing.assert_array_equal(q, before)
 
 
-def test_sweep__a_pair_alone_in_its_corpus_follows_the_prior():
+def test_sweep_of_the_only_pair_of_a_corpus__follows_the_prior():
     from collapsium.storage.corpus.shard import Shard
     from tests.strategies import documents_of
 
@@ -137,8 +137,8 @@ def test_sweep__a_pair_alone_in_its_corpus_follows_the_prior():
 @pytest.mark.parametrize("order", [0, 2])
 @pytest.mark.parametrize("certain", [True, False])
 @pytest.mark.parametrize("small", [1e-30, 1e-12, 1e-3])
-def test_sweep__is_finite_where_priors_vanish(order, certain, small):
-    """Sticks of topics without a token fall to nothing; documents may have a single token."""
+def test_sweep__is_finite_with_vanishing_priors(order, certain, small):
+    """Priors of topics without tokens may vanish, and documents may have a single token."""
     from collapsium.storage.corpus.shard import Shard
     from tests.strategies import documents_of
 
@@ -153,7 +153,7 @@ def test_sweep__is_finite_where_priors_vanish(order, certain, small):
         np.testing.assert_allclose(new.sum(axis=1), 1.0, rtol=1e-5)
 
 
-def test_sweep__small_priors_are_not_lost_beside_the_own_copy():
+def test_small_priors__are_not_lost_to_rounding_when_the_own_copy_is_excluded():
     from collapsium.storage.corpus.shard import Shard
     from tests.strategies import documents_of
 

@@ -1,4 +1,5 @@
-"""Priors that follow a design: kernels against their twins, derivatives against differences, and steps that climb."""
+"""Priors of documents that follow a design: kernels against naive versions, derivatives against differences, and
+ascent."""
 
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from collapsium.workers.kernels.cvb import active, topic_moves
 from collapsium.workers.kernels.cvb import prevalence as kernels
 from collapsium.workers.kernels.cvb.active import UNIT
 from collapsium.workers.kernels.cvb.records import ActiveState, TopicCounts
-from tests.conftest import INTERPRETED, rest_long
+from tests.conftest import INTERPRETED, mark_rest_long
 from tests.naive import active as naive_active
 from tests.naive import active_topics as naive_topics
 from tests.naive import prevalence as naive
@@ -37,8 +38,8 @@ pytestmark = pytest.mark.kernels
 HELD = pytest.mark.parametrize("concentration", [0.0, 1.0, 3.0])
 
 
-def symmetric(pairs, columns):
-    """Matrices (topics, columns, columns) of pairs of columns."""
+def symmetric_matrices(pairs, columns):
+    """Return matrices (topics, columns, columns) from their values for pairs of columns."""
     matrices = np.zeros((pairs.shape[1], columns, columns))
     first, second = np.triu_indices(columns)
     matrices[:, first, second] = matrices[:, second, first] = pairs.T
@@ -46,7 +47,7 @@ def symmetric(pairs, columns):
 
 
 def example(seed, documents=40, columns=4, topics=5):
-    """A design with coefficients, lengths and moments of counts that tokens could have."""
+    """Draw a design with coefficients, lengths, and moments of counts that such documents could have."""
     noise = np.random.default_rng(seed)
     design = np.column_stack([np.ones(documents), noise.normal(size=(documents, columns - 1))]).astype(np.float32)
     coefficients = noise.normal(size=(columns, topics)) * 0.7
@@ -63,20 +64,20 @@ NO_LEVELS = kernels.Levels(np.zeros((40, 0), dtype=np.int32), np.zeros((0, 5))) 
 
 
 def example_levels(seed, documents, fields=1, levels=6):
-    """Levels of documents, of which some have none."""
+    """Draw levels of documents, some of which have none."""
     noise = np.random.default_rng(seed + 1)
     places = noise.integers(-1, levels, (documents, fields)).astype(np.int32)
     return kernels.Levels(places, noise.normal(size=(levels, 5)))
 
 
 def no_sums(columns, topics, levels=0):
-    """Sums of no documents."""
+    """Return sums over no documents."""
     sizes = (columns, topics), (columns * (columns + 1) // 2, topics), (levels, topics), (levels, topics)
     return kernels.CoefficientSums(*map(np.zeros, sizes))
 
 
 def summed(design, coefficients, concentration, lengths, moments, least, rest=0.0):
-    """Gradient and curvatures by the kernels."""
+    """Return the gradient and the curvatures by the kernels."""
     (rows, columns), topics = design.shape, coefficients.shape[1]
     priors, log_total = np.empty((rows, topics)), np.empty(rows)
     kernels.design_priors(design, coefficients, NO_LEVELS, concentration, priors, log_total)
@@ -89,7 +90,7 @@ def summed(design, coefficients, concentration, lengths, moments, least, rest=0.
 
 @HELD
 @given(seed=st.integers(0, 10_000), fields=st.integers(0, 2))
-def test_design_priors__equal_their_twin(concentration, seed, fields):
+def test_design_priors__equal_the_naive_version(concentration, seed, fields):
     design, coefficients, _, _ = example(seed)
     levels = example_levels(seed, len(design), fields)
     priors, log_total = np.empty((len(design), 5)), np.empty(len(design))
@@ -100,7 +101,7 @@ def test_design_priors__equal_their_twin(concentration, seed, fields):
 
 
 @given(listed_shards() | weighed_shards(), st.integers(0, 1000))
-def test_count_moments__equal_their_twin(state, seed):
+def test_count_moments__equal_the_naive_version(state, seed):
     noise, documents = np.random.default_rng(seed), state.shard.documents
     priors, place = noise.gamma(0.5, size=(3, state.topics)) + 1e-3, noise.integers(0, 3, documents).astype(np.int32)
     moments = kernels.CountMoments(*np.full((3, documents, state.topics), np.nan))
@@ -111,25 +112,27 @@ def test_count_moments__equal_their_twin(state, seed):
     twin = naive.count_moments(state.pair_arrays[0], tokens, *state.where, rest, priors[place])
     for found, expected in zip(moments[:2], twin[:2], strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
-    # A weighted token's responsibility of one counts as slightly less.
+    # The responsibility one of a weighted token counts as slightly less.
     if not state.pairs.weights.size or state.share.max(initial=0) < UNIT:
         np.testing.assert_allclose(np.exp(moments.log_absent), np.exp(twin[2]), rtol=1e-3, atol=1e-4)
 
 
 @HELD
 @given(seed=st.integers(0, 10_000), least=st.sampled_from([0.3, 1.0]))
-def test_coefficient_sums__equal_their_twin(concentration, seed, least):
+def test_coefficient_sums__equal_the_naive_version(concentration, seed, least):
     design, coefficients, lengths, moments = example(seed)
     sums = summed(design, coefficients, concentration, lengths, moments, least)
     gradient, curvature = naive.coefficient_sums(design, coefficients, concentration, lengths, moments, least)
     scale = np.abs(gradient).max()
     np.testing.assert_allclose(sums.gradient, gradient, rtol=1e-7, atol=1e-7 * scale)
-    np.testing.assert_allclose(symmetric(sums.curvature, 4), curvature, rtol=1e-6, atol=1e-6 * np.abs(curvature).max())
+    np.testing.assert_allclose(
+        symmetric_matrices(sums.curvature, 4), curvature, rtol=1e-6, atol=1e-6 * np.abs(curvature).max()
+    )
 
 
 @HELD
 @given(seed=st.integers(0, 10_000))
-def test_gradient__equals_differences_of_the_objective_at_frozen_moments(concentration, seed):
+def test_gradient__equals_differences_of_the_objective_at_fixed_moments(concentration, seed):
     design, coefficients, lengths, moments = example(seed)
     gradient = summed(design, coefficients, concentration, lengths, moments, 1.0).gradient
     step, differences = 1e-5, np.zeros_like(gradient)
@@ -145,7 +148,7 @@ def test_gradient__equals_differences_of_the_objective_at_frozen_moments(concent
 
 @HELD
 @given(seed=st.integers(0, 10_000), fields=st.integers(1, 2))
-def test_levels__have_the_sums_and_steps_of_their_twins_which_climb(concentration, seed, fields):
+def test_levels__have_the_sums_and_steps_of_the_naive_version_which_climb(concentration, seed, fields):
     design, coefficients, lengths, moments = example(seed)
     levels, variance = example_levels(seed, len(design), fields), np.linspace(0.3, 0.9, fields)
     priors, log_total = np.empty((len(design), 5)), np.empty(len(design))
@@ -178,18 +181,18 @@ def test_levels__have_the_sums_and_steps_of_their_twins_which_climb(concentratio
 
 
 @given(seed=st.integers(0, 10_000))
-def test_newton_steps__equal_their_twin(seed):
+def test_newton_steps__equal_the_naive_version(seed):
     design, coefficients, lengths, moments = example(seed)
     sums, precision = summed(design, coefficients, 0.0, lengths, moments, 0.3), np.array([0.1, 1.0, 1.0, 1.0])
     steps = np.empty_like(coefficients)
     kernels.newton_steps(sums.gradient, sums.curvature, precision, steps)
-    twin = naive.newton_steps(sums.gradient, symmetric(sums.curvature, 4), precision)
+    twin = naive.newton_steps(sums.gradient, symmetric_matrices(sums.curvature, 4), precision)
     np.testing.assert_allclose(steps, twin, rtol=1e-8, atol=1e-10)
 
 
 @HELD
-@pytest.mark.parametrize("seed", rest_long(range(6), retained=(0, 1, 2)))
-def test_steps__never_lower_the_objective_from_far_away(concentration, seed):
+@pytest.mark.parametrize("seed", mark_rest_long(range(6), retained=(0, 1, 2)))
+def test_newton_steps__never_decrease_the_objective_even_from_far_away(concentration, seed):
     design, coefficients, lengths, moments = example(seed)
     noise = np.random.default_rng(seed + 100)
     state = PrevalenceState(
@@ -215,7 +218,7 @@ def test_steps__never_lower_the_objective_from_far_away(concentration, seed):
 
 
 def share_state(design, coefficients):
-    """The state of a design that multiplies shares."""
+    """Return the state of a design that multiplies topic shares."""
     return PrevalenceState(
         prevalence_design=np.zeros(0, np.uint8),
         prevalence_reach=np.abs(design).max(axis=0).astype(np.float64),
@@ -227,7 +230,7 @@ def share_state(design, coefficients):
 
 
 def share_sums(design, coefficients, shares, lengths, moments, rest):
-    """Sums of a shard whose design multiplies shares; also s, h and a, which the twins take."""
+    """Return the sums of a shard whose design multiplies shares, and s, h and a, which the naive versions take."""
     priors = np.exp(design.astype(np.float64) @ coefficients) * shares
     documents = kernels.DocumentPriors(design, priors, np.arange(len(design), dtype=np.int32), lengths)
     columns, topics = coefficients.shape
@@ -239,11 +242,11 @@ def share_sums(design, coefficients, shares, lengths, moments, rest):
 
 
 @given(seed=st.integers(0, 10_000), rest=st.sampled_from([0.0, 0.7]))
-def test_steps_of_shares__equal_their_twin_and_keep_the_means(seed, rest):
+def test_steps_of_shares__equal_the_naive_version_and_preserve_the_means(seed, rest):
     design, coefficients, lengths, moments = example(seed)
     shares = np.random.default_rng(seed).uniform(0.05, 1.0, 5)
     sums, tables, growth, before = share_sums(design, coefficients, shares, lengths, moments, rest)
-    small = 1e-4  # Of steps that a large reach shortens, the intercept's second order is exact enough
+    small = 1e-4  # In long steps that are shortened, the second-order intercept is exact enough.
     state = share_state(design, coefficients)
     state = replace(state, prevalence_reach=state.prevalence_reach / small**2)
     steps = family._share_steps(state, sums.gradient, sums.curvature)
@@ -255,7 +258,7 @@ def test_steps_of_shares__equal_their_twin_and_keep_the_means(seed, rest):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_steps_of_shares__never_lower_the_objective_from_far_away(seed):
+def test_steps_of_shares__never_decrease_the_objective_even_from_far_away(seed):
     design, coefficients, lengths, moments = example(seed)
     noise, shares = np.random.default_rng(seed + 100), np.full(5, 0.2)
     _, tables, growth, _ = share_sums(design, coefficients, shares, lengths, moments, 0.5)
@@ -274,7 +277,7 @@ def test_steps_of_shares__never_lower_the_objective_from_far_away(seed):
 
 
 @given(listed_shards(), st.integers(0, 1000), st.data())
-def test_select__shares_the_background_by_the_documents_own_priors(state, seed, data):
+def test_select__divides_the_background_by_the_documents_own_priors(state, seed, data):
     rows, noise = state.rows(50.0), np.random.default_rng(seed)
     priors_of_rows, place = (
         noise.uniform(0.05, 3.0, (2, state.topics)),
@@ -292,7 +295,7 @@ def test_select__shares_the_background_by_the_documents_own_priors(state, seed, 
             np.testing.assert_array_equal(found[d], naive_topics.select(counts, threshold, state.topics))
 
 
-# Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
+# Hashes are products and sums of 64-bit integers, whose overflow NumPy reports for scalars, but not for arrays.
 @pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
 @given(listed_shards(), st.integers(0, 1000), KEYS)
 def test_score_merges__scores_held_out_tokens_by_the_documents_own_priors(state, seed, key):
@@ -322,7 +325,7 @@ def test_score_merges__scores_held_out_tokens_by_the_documents_own_priors(state,
 
 @pytest.mark.parametrize("shards", [listed_shards, weighed_shards])
 @given(data=st.data(), extra=st.sampled_from([0.0, 1.0, 50.0]), seed=st.integers(0, 1000))
-def test_sweep__with_priors_of_documents_equals_its_twin(shards, data, extra, seed):
+def test_sweep__with_priors_of_documents_equals_the_naive_version(shards, data, extra, seed):
     state = data.draw(shards())
     rows, noise = state.rows(extra), np.random.default_rng(seed)
     priors_of_rows, place = (

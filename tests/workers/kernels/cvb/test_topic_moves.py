@@ -1,4 +1,4 @@
-"""States carried over moves of topics: kernels beside their twins, and what must hold."""
+"""Local states after moves of topics: kernels against naive versions, and their properties."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -27,13 +27,14 @@ from tests.workers.kernels.cvb.listed import (
     weighed_shards,
 )
 
-# Hashes are sums and products of whole numbers of 64 bits, which NumPy's scalars, not arrays, tell to overflow.
+# Hashes are products and sums of 64-bit integers, whose overflow NumPy reports for scalars, but not for arrays.
 pytestmark = [pytest.mark.kernels, pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")]
 
 
 @st.composite
 def moves_of(draw, topics):
-    """New numbers of topics, and those in half of the documents: disjoint merges, deletes and splits."""
+    """Draw disjoint merges, deletes and splits: the topic that each topic becomes, and the one in half of the
+    documents."""
     into, split = np.arange(topics), np.full(topics, -1)
     free = list(draw(st.permutations(range(topics))))
     while len(free) >= 2:
@@ -44,15 +45,16 @@ def moves_of(draw, topics):
         elif kind == "delete":
             into[removed] = -1
         elif kind == "split":
-            # The slot of the half is as a rule empty before.
+            # The new topic of a split usually had no tokens before.
             into[removed], split[target] = draw(st.sampled_from([-1, removed])), removed
     return into, split
 
 
-def carried(state, more, into, split, key, first=0, pseudo=0.0):
-    """New lists, and what `move_responsibilities` makes: of documents the number `first` and on of a shard.
+def after_moves(state, more, into, split, key, first=0, pseudo=0.0):
+    """Return the active topics and the result of `move_responsibilities`.
 
-    Before, `more` tokens do not count, and the active topics have so many pseudo-counts.
+    The documents have the numbers from `first` on in their shard. Before, `more` tokens were held out, and the active
+    topics had the given pseudo-counts.
     """
     counts = pair_totals(replace(state.shard, counts=state.shard.counts - more))
     counted = naive_active.document_counts(state.shard.offsets, counts, *state.where)[0]
@@ -82,10 +84,10 @@ def carried(state, more, into, split, key, first=0, pseudo=0.0):
 
 
 @given(weighed_shards(max_count=9), KEYS, st.sampled_from([0.0, 0.3, 1.0]), st.data())
-def test_moved_states__of_weighted_tokens_equal_their_twin(state, key, share, data):
+def test_moved_states__of_weighted_tokens_equal_the_naive_version(state, key, share, data):
     into, split = data.draw(moves_of(state.topics))
     more = held_out(state.shard, key, share)
-    new, change, rest_change, count, rest = carried(state, more, into, split, key)
+    new, change, rest_change, count, rest = after_moves(state, more, into, split, key)
     weights = more * state.shard.weights.astype(np.float64)
     _, shares, twin, twin_rest = naive.moved(
         state.shape, *state.pair_arrays, weights, *state.where, into, split, key, 0
@@ -98,10 +100,10 @@ def test_moved_states__of_weighted_tokens_equal_their_twin(state, key, share, da
 
 
 @given(listed_shards(max_count=9), KEYS, st.integers(0, 5), st.sampled_from([0.0, 0.3, 1.0]), st.data())
-def test_moved_states__equal_their_twin_and_lose_no_token(state, key, first, share, data):
+def test_moved_states__equal_the_naive_version_and_conserve_tokens(state, key, first, share, data):
     into, split = data.draw(moves_of(state.topics))
     more = held_out(state.shard, key, share)
-    new, change, rest_change, count, rest = carried(state, more, into, split, key, first)
+    new, change, rest_change, count, rest = after_moves(state, more, into, split, key, first)
     lists, shares, twin, twin_rest = naive.moved(
         state.shape, *state.pair_arrays, more, *state.where, into, split, key, first
     )
@@ -110,7 +112,7 @@ def test_moved_states__equal_their_twin_and_lose_no_token(state, key, first, sha
     np.testing.assert_array_equal(new.share, shares)
     np.testing.assert_array_equal(change, twin)
     np.testing.assert_array_equal(rest_change, twin_rest)
-    # E[n_dk] and the background, as of all tokens that count now.
+    # E[n_dk] and the background of all tokens that count after the moves
     for found, exact in zip((count, rest), naive_active.document_counts(*counts_of(new)), strict=True):
         np.testing.assert_array_equal(found, exact)
     tokens = np.bincount(state.shard.position, weights=more, minlength=state.shape[0])
@@ -121,11 +123,11 @@ def test_moved_states__equal_their_twin_and_lose_no_token(state, key, first, sha
 
 
 @given(listed_shards(max_count=9), KEYS, st.sampled_from([0.0, 0.3]), st.data())
-def test_pseudo_counts_of_an_initialisation__follow_their_topics(state, key, share, data):
+def test_pseudo_counts_of_an_initialisation__move_with_their_topics(state, key, share, data):
     into, split = data.draw(moves_of(state.topics))
     more = held_out(state.shard, key, share)
-    plain, _, _, count, rest = carried(state, more, into, split, key)
-    _, _, _, raised, same = carried(state, more, into, split, key, pseudo=64.0)
+    plain, _, _, count, rest = after_moves(state, more, into, split, key)
+    _, _, _, raised, same = after_moves(state, more, into, split, key, pseudo=64.0)
     sources = [
         [naive.target(k, into, split, key, d) for k in state.topic[low:high]]
         for d, (low, high) in enumerate(pairwise(state.lists))
@@ -141,7 +143,7 @@ def counts_of(state):
 
 
 def dense(state):
-    """Responsibilities of all topics, shape (pairs, topics)."""
+    """Return the responsibilities of all topics, shape (pairs, topics)."""
     blocks = [np.zeros((0, state.topics))]
     for _, active, q in naive_active.documents(state.shard.offsets, *state.where):
         block = np.zeros((len(q), state.topics))
@@ -154,11 +156,11 @@ def dense(state):
 def test_moved_states__add_merged_topics_drop_deleted_ones_and_split_whole_documents(state, key, data):
     into, split = data.draw(moves_of(state.topics))
     none = np.zeros(state.shard.pairs, dtype=np.int32)
-    new, change, _, _, _ = carried(state, none, into, split, key)
+    new, change, _, _, _ = after_moves(state, none, into, split, key)
     before, after, expected = dense(state), dense(new), np.zeros((state.shard.pairs, state.topics))
     owner = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets))
     for k in range(state.topics):
-        if split[k] >= 0:  # a document keeps it in all its pairs, or has it in the other in all
+        if split[k] >= 0:  # a document keeps the topic in all pairs, or has the new one in all pairs
             left = np.isin(owner, owner[after[:, k] > 0])
             expected[:, k] += np.where(left, before[:, k], 0.0)
             expected[:, split[k]] += np.where(left, 0.0, before[:, k])
@@ -172,10 +174,10 @@ def test_moved_states__add_merged_topics_drop_deleted_ones_and_split_whole_docum
 
 
 @given(listed_shards(max_count=9), KEYS, st.data())
-def test_moved_states__in_runs_of_documents_match_all(state, key, data):
+def test_moved_states_of_successive_documents__equal_those_of_all_at_once(state, key, data):
     into, split = data.draw(moves_of(state.topics))
     more, cut = held_out(state.shard, key, 0.3), data.draw(st.integers(0, state.shard.documents))
-    whole = carried(state, more, into, split, key)
+    whole = after_moves(state, more, into, split, key)
     parts = []
     for first, last in ((0, cut), (cut, state.shard.documents)):
         pairs = slice(*state.shard.offsets[[first, last]])
@@ -188,7 +190,7 @@ def test_moved_states__in_runs_of_documents_match_all(state, key, data):
         run = Listed(
             Shard.of(0, documents_of(rows)), state.topics, lists, state.topic[listed], state.share[held], state.noise
         )
-        parts.append(carried(run, more[pairs], into, split, key, first))
+        parts.append(after_moves(run, more[pairs], into, split, key, first))
     for name in ("topic", "share"):
         found = np.concatenate([getattr(part[0], name) for part in parts])
         np.testing.assert_array_equal(found, getattr(whole[0], name))
@@ -198,17 +200,17 @@ def test_moved_states__in_runs_of_documents_match_all(state, key, data):
 
 
 @given(listed_shards(max_count=9), KEYS)
-def test_moved_states__are_the_same_where_nothing_moves(state, key):
+def test_moved_states_without_moves__are_unchanged(state, key):
     none = np.zeros(state.shard.pairs, dtype=np.int32)
     into, split = np.arange(state.topics), np.full(state.topics, -1)
-    new, change, rest_change, _, _ = carried(state, none, into, split, key)
+    new, change, rest_change, _, _ = after_moves(state, none, into, split, key)
     for name in ("lists", "topic", "share"):
         np.testing.assert_array_equal(getattr(new, name), getattr(state, name))
     assert not change.any()
     assert not rest_change.any()
 
 
-def test_a_split__takes_about_half_of_the_documents_and_the_same_ones_again():
+def test_a_split__moves_the_same_half_of_the_documents_each_time():
     documents = 400
     shard = Shard.of(0, documents_of([{0: 1}] * documents))
     topic = np.zeros(documents, dtype=np.uint16)
@@ -216,7 +218,7 @@ def test_a_split__takes_about_half_of_the_documents_and_the_same_ones_again():
     state = Listed(shard, 2, np.arange(documents + 1), topic, share, np.random.default_rng(0))
     into, split = np.arange(2), np.array([1, -1])
     none = np.zeros(documents, dtype=np.int32)
-    halves = [carried(state, none, into, split, key)[0].topic for key in (1, 1, 2)]
+    halves = [after_moves(state, none, into, split, key)[0].topic for key in (1, 1, 2)]
     np.testing.assert_array_equal(halves[0], halves[1])
     for half in halves:
         assert abs(half.mean() - 0.5) < 4 * 0.5 / np.sqrt(documents)
@@ -224,7 +226,7 @@ def test_a_split__takes_about_half_of_the_documents_and_the_same_ones_again():
 
 
 @given(st.integers(0, 9), st.integers(1, 6), st.sampled_from([0.0, 0.1, 2.0, 100.0]), st.integers(0, 2**31))
-def test_gram__equals_its_twin(words, topics, least, seed):
+def test_gram__equals_the_naive_version(words, topics, least, seed):
     noise = np.random.default_rng(seed)
     rows = (noise.gamma(0.3, 3.0, (words, topics)) * (noise.random((words, topics)) < 0.7)).astype(np.float32)
     found = np.ones((topics, topics))

@@ -13,14 +13,14 @@ from collapsium.workers.kernels.cvb.records import ActiveState, ActiveTopics, Do
 from tests.naive import active as naive_active
 from tests.naive import warm_start as naive
 from tests.naive.active import UNIT
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
 
 @st.composite
 def known(draw):
-    """A shard, and what another run knows of it: proportions and topics, some of which are zero."""
+    """Draw a shard, and proportions and topics of another run, some of which are zero."""
     shard, _ = draw(shards(max_documents=4))
     topics, seed = draw(st.integers(1, 5)), draw(st.integers(0, 2**31))
     generator = np.random.default_rng(seed)
@@ -36,9 +36,9 @@ def pairs_of(shard):
 
 @pytest.mark.parametrize("weights", [False, True])
 @given(given_=known(), seed=st.integers(0, 1000))
-def test_expected_counts__equals_its_twin(given_, seed, weights):
+def test_expected_counts__equals_the_naive_version(given_, seed, weights):
     shard, theta, phi, _ = given_
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     found = np.full(theta.shape, 9.0)
     warming.expected_counts(pairs_of(shard), DocumentModel(theta, phi), found)
     expected = naive.expected(shard.offsets, shard.position, pair_totals(shard), theta, phi)
@@ -46,7 +46,7 @@ def test_expected_counts__equals_its_twin(given_, seed, weights):
 
 
 @given(known(), st.integers(0, 2))
-def test_initialise_dense__equals_its_twin(given_, more):
+def test_initialise_dense__equals_the_naive_version(given_, more):
     shard, theta, phi, _ = given_
     found = np.full((shard.pairs, theta.shape[1] + more), 9.0, dtype=np.float32)
     warming.initialise_dense(pairs_of(shard), DocumentModel(theta, phi), found)
@@ -59,10 +59,10 @@ def test_initialise_dense__equals_its_twin(given_, more):
 
 @pytest.mark.parametrize("weights", [False, True])
 @given(given_=known(), more=st.integers(0, 2))
-def test_initialise_active__equals_its_twin_and_a_recount(given_, more, weights):
+def test_initialise_active__equals_the_naive_version_and_a_recount(given_, more, weights):
     shard, theta, phi, generator = given_
-    shard = weighed(shard, more) if weights else shard
-    # So few tokens that steps add exactly, unless they are weighted.
+    shard = with_token_weights(shard, more) if weights else shard
+    # With so few tokens, sums of steps are exact unless tokens are weighted.
     rounding = 1e-5 if weights else 0.0
     topics = theta.shape[1] + more
     chosen = [np.flatnonzero(generator.random(topics) < 0.6) if n else np.zeros(0, int) for n in shard.lengths]
@@ -86,7 +86,7 @@ def test_initialise_active__equals_its_twin_and_a_recount(given_, more, weights)
     np.testing.assert_allclose(rows, words[0], rtol=rounding, atol=rounding)
     np.testing.assert_allclose(row_rest, words[1], rtol=rounding, atol=rounding)
     counted = np.zeros_like(rows), np.zeros_like(row_rest)
-    # As when another fit continues from them.
+    # as when another fit continues from these responsibilities
     warming.count_active(pairs_of(shard), active, ActiveState(*state), RowChanges(*counted))
     for found, recounted in zip(counted, words, strict=True):
         np.testing.assert_allclose(found, recounted, rtol=rounding, atol=rounding)
@@ -103,11 +103,11 @@ def listed_by(expected, prior, places, occupied=None):
     return [topic[first:last].tolist() for first, last in pairwise(cuts)]
 
 
-def test_first_lists__hold_as_many_of_the_largest_topics_as_fit():
+def test_first_active_topics__are_the_largest_that_fit():
     expected = [[5.0, 0.1, 3.0, 4.0, 0.0], [0.0, 0.01, 0.02, 0.0, 0.0], [9.0, 9.0, 9.0, 9.0, 9.0]]
     prior = [0.2] * 7
     assert listed_by(expected, prior, [2, 2, 3]) == [[0, 3], [2], [0, 1, 2]]
     assert listed_by(expected, prior, [4, 4, 4], [True, False, True]) == [[0, 2, 3], [], [0, 1, 2, 3]]
-    # More than half of all topics: all of them, whose cells lie side by side.
+    # If more than half of the topics would be active, all are.
     assert listed_by(expected, prior, [7, 7, 7]) == [[0, 2, 3], [2], [0, 1, 2, 3, 4, 5, 6]]
     assert listed_by(expected[:1], [6.0, 0.05, 0.05, 0.05, 0.05], [4]) == [[1, 2, 3]]

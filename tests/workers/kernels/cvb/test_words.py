@@ -10,16 +10,16 @@ from collapsium.workers.kernels.jit import UNWEIGHTED
 from tests.naive import assign as naive_assign
 from tests.naive import moments as exact
 from tests.naive import words as naive
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
 
 @pytest.mark.parametrize("weights", [False, True])
 @given(drawn=shards(max_count=9), seed=st.integers(0, 1000))
-def test_log_absent__equals_its_twin(drawn, seed, weights):
+def test_log_absent__equals_the_naive_version(drawn, seed, weights):
     shard, q = drawn
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     found = np.empty((shard.words.size, q.shape[1]))
     words.add_log_absent(shard.position, shard.counts, pair_weights(shard), q, found)
     twin = naive.log_absent(shard.words.size, shard.position, pair_totals(shard), q)
@@ -27,7 +27,7 @@ def test_log_absent__equals_its_twin(drawn, seed, weights):
     np.testing.assert_allclose(found, twin, rtol=1e-3, atol=1e-6)
 
 
-def test_log_absent__is_finite_where_a_word_is_certain():
+def test_log_absent__is_finite_for_a_responsibility_of_one():
     q = np.ones((1, 1), dtype=np.float32)
     found = np.empty((1, 1))
     words.add_log_absent(np.zeros(1, dtype=np.int32), np.array([100000], dtype=np.int32), UNWEIGHTED, q, found)
@@ -37,9 +37,9 @@ def test_log_absent__is_finite_where_a_word_is_certain():
 
 @pytest.mark.parametrize("weights", [False, True])
 @given(drawn=shards(), seed=st.integers(0, 1000))
-def test_counts__equal_their_twin(drawn, seed, weights):
+def test_counts__equal_the_naive_version(drawn, seed, weights):
     shard, q = drawn
-    shard = weighed(shard, seed) if weights else shard
+    shard = with_token_weights(shard, seed) if weights else shard
     shape = (shard.words.size, q.shape[1])
     mean, variance, none = np.ones(shape), np.zeros(shape), np.zeros((0, 0))
     words.add_counts(shard.position, shard.counts, pair_weights(shard), q, mean, variance)
@@ -55,7 +55,7 @@ def test_counts__equal_their_twin(drawn, seed, weights):
 
 
 @given(shards(), st.floats(0.01, 5.0))
-def test_word_tables__equal_their_twin(drawn, prior):
+def test_word_tables__equal_the_naive_version(drawn, prior):
     shard, q = drawn
     rows = shard.words.size
     mean = naive_assign.word_topic(rows, shard.position, shard.counts, q)
@@ -68,7 +68,7 @@ def test_word_tables__equal_their_twin(drawn, prior):
 
 
 @given(st.lists(st.floats(0, 50), min_size=1, max_size=5), st.floats(0.5, 200.0))
-def test_topic_totals__equal_their_twin(totals, prior):
+def test_topic_totals__equal_the_naive_version(totals, prior):
     mean = np.array(totals)
     variance, absent = mean * 0.4, -1.3 * mean
     log_xi, rising = np.empty_like(mean), np.empty_like(mean)
@@ -78,7 +78,7 @@ def test_topic_totals__equal_their_twin(totals, prior):
 
 
 @given(st.lists(st.integers(0, 2000), max_size=8), st.floats(0.01, 300.0))
-def test_log_eta__equals_its_twin(lengths, prior):
+def test_log_eta__equals_the_naive_version(lengths, prior):
     sums, found = np.zeros(2), np.zeros(2)
     words.log_eta(np.array(lengths, dtype=np.float64), np.array([prior]), sums)
     np.testing.assert_allclose(sums, naive.log_eta(lengths, prior), rtol=1e-8, atol=1e-8)

@@ -1,4 +1,4 @@
-"""The kernels that compare tokens read from disk with counts and with labels, beside their twins."""
+"""Kernels that compare tokens read from disk with counts and with labels, against naive versions."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 
 
 @given(samples(), st.sampled_from(["nothing", "a token", "no column", "a cell", "a total"]), st.randoms())
-def test_find_uncounted__finds_the_token_that_its_twin_finds(sample, change, draw):
+def test_find_uncounted__finds_the_token_that_the_naive_version_finds(sample, change, draw):
     shard, z, elsewhere, _, _ = sample
     word_topic, column = counted(shard, z, elsewhere), z.astype(np.int64)
     totals, cells = word_topic.sum(axis=0, dtype=np.int64), word_topic.reshape(-1)
@@ -42,20 +42,20 @@ def test_find_uncounted__finds_the_token_that_its_twin_finds(sample, change, dra
 
 
 def keys_of(draw, rows, columns):
-    """Random keys of rows and columns."""
+    """Return random keys of rows and columns."""
     generator = np.random.default_rng(draw.randrange(1 << 32))
     return FingerprintKeys(*(generator.integers(0, 1 << 64, size, dtype=np.uint64) for size in (rows, columns)))
 
 
-def of_tokens(shard, z, keys):
-    """The fingerprint of tokens."""
+def fingerprint_of(shard, z, keys):
+    """Return the fingerprint of tokens."""
     total = np.zeros(1, dtype=np.uint64)
     fingerprint_tokens(document_pairs(shard), z, keys, total)
     return int(total[0])
 
 
 @given(samples(), st.randoms())
-def test_fingerprints_of_tokens_and_of_their_counts__equal_their_twin(sample, draw):
+def test_fingerprints_of_tokens_and_of_their_counts__equal_the_naive_version(sample, draw):
     shard, z, elsewhere, _, _ = sample
     keys, words = keys_of(draw, *elsewhere.shape), np.repeat(shard.position, shard.counts)
     counts, totals, total = (
@@ -64,21 +64,21 @@ def test_fingerprints_of_tokens_and_of_their_counts__equal_their_twin(sample, dr
         np.zeros(1, np.uint64),
     )
     fingerprint_rows(counts, keys, totals, total)
-    assert of_tokens(shard, z, keys) == int(total[0]) == naive.fingerprint(words, z, *keys)
+    assert fingerprint_of(shard, z, keys) == int(total[0]) == naive.fingerprint(words, z, *keys)
     assert totals.tolist() == counts.sum(axis=0).tolist()
 
 
 @given(samples(), st.randoms())
-def test_fingerprints_of_tokens__differ_where_the_counts_do(sample, draw):
+def test_fingerprints_of_tokens__differ_if_the_counts_do(sample, draw):
     shard, z, elsewhere, _, _ = sample
     keys, shuffled = keys_of(draw, *elsewhere.shape), z.copy()
     draw.shuffle(shuffled)
     same = np.array_equal(counted(shard, z, elsewhere), counted(shard, shuffled, elsewhere))
-    assert (of_tokens(shard, z, keys) == of_tokens(shard, shuffled, keys)) is same
+    assert (fingerprint_of(shard, z, keys) == fingerprint_of(shard, shuffled, keys)) is same
 
 
 @given(samples(), st.integers(1, 4), st.randoms())
-def test_fingerprint_levels__equals_its_twin(sample, levels, draw):
+def test_fingerprint_levels__equals_the_naive_version(sample, levels, draw):
     shard, _, elsewhere, _, _ = sample
     generator, columns = np.random.default_rng(draw.randrange(1 << 32)), elsewhere.shape[1]
     path = generator.integers(-1, columns, (shard.documents, levels), dtype=np.int32)
@@ -90,7 +90,7 @@ def test_fingerprint_levels__equals_its_twin(sample, levels, draw):
 
 
 @given(samples(), st.integers(1, 3), st.integers(1, 3), st.integers(0, 2), st.randoms())
-def test_find_disallowed__finds_the_document_that_its_twin_finds(sample, labels, per_label, background, draw):
+def test_find_disallowed__finds_the_document_that_the_naive_version_finds(sample, labels, per_label, background, draw):
     shard, topics = sample[0], labels * per_label + background
     document_labels = [sorted(draw.sample(range(labels), draw.randint(0, labels))) for _ in range(shard.documents)]
     lists, label = (

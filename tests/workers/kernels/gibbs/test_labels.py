@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("wrapping")
 
 @st.composite
 def samples(draw):
-    """A shard, what topics its documents may have, topics of its tokens, and counts of other shards."""
+    """Draw a shard, the topics allowed in its documents, topics of its tokens, and counts of other shards."""
     rows, _ = draw(bags())
     shard = Shard.of(0, documents_of(rows))
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
@@ -59,7 +59,7 @@ def counted(shard, z, elsewhere):
     return row
 
 
-def drawn(shard, allowed, noise):
+def draw_topics(shard, allowed, noise):
     owner = np.repeat(np.arange(shard.documents), shard.lengths)
     place = (noise.random(shard.tokens) * allowed.counts()[owner]).astype(np.int64)
     return owner, allowed.topic(owner, place).astype(np.uint16)
@@ -80,9 +80,9 @@ def test_allowed__are_the_topics_of_the_labels_and_the_background(sample):
 
 @pytest.mark.kernels
 @given(samples())
-def test_sweep__equals_its_twin(sample):
+def test_sweep__equals_the_naive_version(sample):
     shard, allowed, elsewhere, noise, key = sample
-    _, z = drawn(shard, allowed, noise)
+    _, z = draw_topics(shard, allowed, noise)
     row, found = counted(shard, z, elsewhere), z.copy()
     totals = row.sum(axis=0).astype(np.float64)
     sweep_labels(document_pairs(shard), key, allowed.record, 0.2, WORD_PRIOR, TopicCounts(totals, row), found)
@@ -95,7 +95,7 @@ def test_sweep__equals_its_twin(sample):
 
 @pytest.mark.kernels
 @given(samples(), st.sampled_from([0.05, 1.0]), st.sampled_from([1, 40]))
-def test_fold_in_and_probability__equal_their_twins(sample, prior, sweeps):
+def test_fold_in_and_probability__equal_the_naive_version(sample, prior, sweeps):
     shard, allowed, row, noise, _ = sample
     inverse, row = 1.0 / (row.sum(axis=0) + 2.0), row.astype(np.float32)
     phi, allowed_topics = (row + 0.4) * inverse, naive.allowed_of(*allowed.record, allowed.topics)
@@ -117,7 +117,7 @@ def test_fold_in_and_probability__equal_their_twins(sample, prior, sweeps):
 
 @pytest.mark.kernels
 @given(samples())
-def test_sweep_authors__equals_its_twin(sample):
+def test_sweep_authors__equals_the_naive_version(sample):
     shard, allowed, elsewhere, noise, key = sample
     authors = [np.flatnonzero(noise.random(4) < 0.5) for _ in range(shard.documents)]
     authors = [document_authors if document_authors.size else np.array([4]) for document_authors in authors]
@@ -161,7 +161,7 @@ EACH = [[("kind", "b")], [("kind", "a"), ("kind", "b")], [("kind", "new"), ("oth
 
 
 def unseen():
-    """Four documents: of one label, of both, of unknown ones, and of none."""
+    """Return four documents: with one label, with both, with unknown labels, and without labels."""
     column = pa.array([labels_of(labels) for labels in EACH], LABELS)
     shard = Shard.of(0, documents_of([{0: 2, 3: 1}] * 4))
     return Shard(
@@ -181,8 +181,8 @@ def rows_of(shard, topics):
         ((2, 0), [[0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]),
     ],
 )
-def test_documents_without_words__have_the_topics_of_their_labels_alike(sizes, expected):
-    """Labels that training did not have are missing."""
+def test_documents_without_words__have_equal_shares_of_the_topics_of_their_labels(sizes, expected):
+    """Labels that training lacked are ignored."""
     topics, shard = 2 * sizes[0] + sizes[1], unseen()
     global_state = LabelTopicsGlobalState(
         **COMMON,
@@ -207,7 +207,7 @@ def test_documents_without_words__have_the_topics_of_their_labels_alike(sizes, e
     assert not np.allclose(filled[1], expected[1])
 
 
-def test_author_topic__has_the_mean_of_the_authors_whatever_the_words():
+def test_author_topic__predicts_the_mean_of_the_authors_for_any_words():
     held = np.array([[4, 0, 0], [0, 1, 5], [2, 2, 0]])
     shard, global_state = unseen(), AuthorTopicGlobalState(**COMMON, label_topic=held, topic=held.sum(axis=0))
     family = AuthorTopic(None)

@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 
 @st.composite
 def samples(draw):
-    """A shard with topics of its tokens, counts of other shards, and priors: some topics are empty, some slots free."""
+    """Draw a shard with topics of its tokens, counts of other shards, and priors; some topics are empty, and some
+    slots free."""
     rows, _ = draw(bags())
     shard = Shard.of(0, documents_of(rows))
     noise = np.random.default_rng(draw(st.integers(0, 2**31)))
@@ -49,7 +50,7 @@ def counted(shard, z, elsewhere):
 
 
 def swept(sample, gamma, rest, slots):
-    """Topics, prior, the prior's remainder and free slots after a sweep with some slots."""
+    """Return the topics, the prior, its remainder, and the free slots after a sweep with some slots."""
     shard, z, elsewhere, prior, key = sample
     row, prior, z, rest = counted(shard, z, elsewhere), prior.copy(), z.copy(), np.array([rest])
     totals, reusable = row.sum(axis=0).astype(np.float64), np.zeros(prior.size, dtype=np.int64)
@@ -71,7 +72,7 @@ def swept(sample, gamma, rest, slots):
 
 
 @given(samples())
-def test_sweep__equals_its_twin(sample):
+def test_sweep__equals_the_naive_version(sample):
     shard, z, elsewhere, prior, key = sample
     found = swept(sample, 0.0, 0.0, [])
     expected, *_ = naive.sweep(*document_pairs(shard)[:3], key, *WORD_PRIOR, 0.0, elsewhere, prior, 0.0, [], z)
@@ -80,8 +81,8 @@ def test_sweep__equals_its_twin(sample):
 
 
 @given(samples(), st.sampled_from([0.3, 1.0, 20.0]), st.sampled_from([1e-3, 1.0, 50.0]))
-def test_sweep__of_a_growing_number_of_topics_equals_its_twin(sample, gamma, rest):
-    """There are more slots than tokens, so that they never run out; some columns are no slots at all."""
+def test_sweep__of_a_growing_number_of_topics_equals_the_naive_version(sample, gamma, rest):
+    """There are more slots than tokens, so that they are never used up; some columns are not slots at all."""
     shard, z, elsewhere, prior, key = sample
     pad = np.zeros((shard.words.size, 128), dtype=np.int32)
     sample = shard, z, np.concatenate([elsewhere, pad], axis=1), np.concatenate([prior, np.zeros(128)]), key
@@ -92,12 +93,12 @@ def test_sweep__of_a_growing_number_of_topics_equals_its_twin(sample, gamma, res
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-12)
     np.testing.assert_allclose(found[2], expected[2], rtol=1e-9, atol=1e-15)
     assert found[3] == expected[3]
-    np.testing.assert_allclose(found[1].sum() + found[2], prior.sum() + rest)  # sticks are broken, not lost
+    np.testing.assert_allclose(found[1].sum() + found[2], prior.sum() + rest)  # breaking the stick conserves its length
 
 
 @given(samples())
 def test_sweep__stops_without_a_free_slot_and_continues_with_one(sample):
-    """One slot at a time gives what all slots at once give."""
+    """Giving one slot at a time has the same result as giving all slots at once."""
     shard, z, elsewhere, prior, key = sample
     at_once = swept(sample, 2.0, 5.0, list(np.flatnonzero(prior == 0.0)[::-1][-shard.tokens - 1 :]))
     order = [int(slot) for slot in np.flatnonzero(prior == 0.0)]
@@ -117,7 +118,7 @@ def test_sweep__stops_without_a_free_slot_and_continues_with_one(sample):
 
 
 @given(samples())
-def test_lists__equal_their_twin(sample):
+def test_lists__equal_the_naive_version(sample):
     shard, z, _, prior, key = sample
     lists, topic = np.zeros(shard.documents + 1, dtype=np.int64), np.zeros(z.size, dtype=np.uint16)
     count, tables, rising = np.zeros(z.size, dtype=np.float32), np.zeros(prior.size), np.zeros(1)
@@ -137,8 +138,8 @@ def test_lists__equal_their_twin(sample):
 
 
 @pytest.mark.parametrize("prior", [0.003, 0.5, 7.0])
-def test_word_rising__equals_its_twin(prior):
-    """Also of counts so large that they are not tallied."""
+def test_word_rising__equals_the_naive_version(prior):
+    """This includes counts so large that they are not tallied."""
     row = np.random.default_rng(1).poisson(3.0, (5, 7)).astype(np.int32)
     row[2, 3:6] = TALLIED_COUNTS - 1, TALLIED_COUNTS, 10 * TALLIED_COUNTS
     sums = np.zeros(2)
@@ -147,21 +148,21 @@ def test_word_rising__equals_its_twin(prior):
 
 
 @given(samples())
-def test_draw_topics__equals_its_twin(sample):
+def test_draw_topics__equals_the_naive_version(sample):
     shard, z, elsewhere, _, key = sample
     noise = np.random.default_rng(z.size)
     theta, phi = noise.dirichlet(np.full(3, 0.3), shard.documents), noise.dirichlet(np.full(3, 0.3), shard.words.size)
-    phi[0] = 0.0  # a word that the other run does not have
+    phi[0] = 0.0  # a word that the other run lacks
     found = np.empty(z.size, dtype=np.uint16)
     gibbs.draw_topics(document_pairs(shard), theta, phi, key, found)
     np.testing.assert_array_equal(found, naive.draw_topics(*document_pairs(shard)[:3], theta, phi, key))
 
 
-def test_numbers__equal_their_twin_and_are_uniform():
+def test_numbers__equal_the_naive_version_and_are_uniform():
     key = Stream(3, "numbers").key()
     numbers = np.array([random.uniform(key, 10 + n) for n in range(4000)])
     np.testing.assert_array_equal(numbers[:50], [uniform(key, 10 + n) for n in range(50)])
     tallied = np.histogram(numbers, bins=20, range=(0.0, 1.0))[0]
-    assert ((tallied - 200.0) ** 2 / 200.0).sum() < 43.8  # a chance of 0.001 with 19 degrees of freedom
+    assert ((tallied - 200.0) ** 2 / 200.0).sum() < 43.8  # p = 0.001 with 19 degrees of freedom
     assert abs(np.corrcoef(numbers[1:], numbers[:-1])[0, 1]) < 3.3 / np.sqrt(4000)
     assert len({Stream(3, "numbers", 0, place).key().tobytes() for place in range(9)}) == 9

@@ -1,4 +1,4 @@
-"""The kernels that compare nodes and counts read from disk, beside their twins, on counts that are sound and that are changed."""
+"""Kernels that check nodes and counts read from disk, against naive versions, on valid and on changed counts."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 
 
 def sampled(drawn):
-    """The local state after a sweep."""
+    """Return the local state after a sweep."""
     sampling, stream = drawn.sampling(), Stream(drawn.seed)
     sampling.run(stream, initialise=True)
     sampling.run(stream.at(iteration=1))
@@ -32,12 +32,12 @@ def sampled(drawn):
 
 
 def counts_of(local):
-    """Tables and own topics, as the kernels take them."""
+    """Return tables and topics of nodes' own tokens, as arguments of the kernels."""
     return EdgeTables.from_arrays(local).record, SampledNodeTokens.from_arrays(local).record
 
 
 def seated(drawn, local):
-    """The kernel's findings, and the customers of shared nodes."""
+    """Return the kernel's finding, and the customers of shared nodes."""
     graph, (tables, node_tokens) = drawn.graph, counts_of(local)
     shared, fault = np.zeros((drawn.shared, drawn.topics), dtype=np.int64), np.zeros(1, dtype=np.int64)
     find_unseated(
@@ -55,13 +55,13 @@ def seated(drawn, local):
 
 
 def tokens_of(drawn, node_tokens):
-    """Tokens of each document, as its nodes have them."""
+    """Return the tokens of each document, by the topics of its nodes."""
     running = np.append(0, np.cumsum(node_tokens.tokens, dtype=np.int64))
     return np.diff(running[node_tokens.offsets[drawn.graph.document_nodes - drawn.shared]])
 
 
-def by_hand(drawn, local):
-    """The same by the twin."""
+def seated_naive(drawn, local):
+    """Return the same by the naive version."""
     graph, (tables, node_tokens) = drawn.graph, counts_of(local)
     dense = np.zeros((graph.edge_parent.size, drawn.topics), dtype=np.int64)
     for edge, (first, some) in enumerate(zip(tables.start, tables.entries, strict=True)):
@@ -79,20 +79,20 @@ def by_hand(drawn, local):
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
-def test_find_unseated__equals_its_twin(drawn, draw):
+def test_find_unseated__equals_the_naive_version(drawn, draw):
     local = sampled(drawn)
     assert not seated(drawn, local)[0]
     for name in ("table_number", "own_tokens"):
         changed = {**local, name: np.array(local[name])}
         if changed[name].size:
             changed[name][draw.randrange(changed[name].size)] = draw.choice([0, 1, 2, 50])
-        found, expected = seated(drawn, changed), by_hand(drawn, changed)
+        found, expected = seated(drawn, changed), seated_naive(drawn, changed)
         assert found[0] == expected[0]
         np.testing.assert_array_equal(found[1], expected[1])
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
-def test_find_unseated__finds_documents_whose_nodes_have_other_tokens(drawn, draw):
+def test_find_unseated__finds_documents_with_other_numbers_of_tokens(drawn, draw):
     tables, node_tokens = counts_of(sampled(drawn))
     tokens, fault = tokens_of(drawn, node_tokens), np.zeros(1, dtype=np.int64)
     tokens[draw.randrange(tokens.size)] += draw.choice([-1, 1])
@@ -104,7 +104,7 @@ def test_find_unseated__finds_documents_whose_nodes_have_other_tokens(drawn, dra
 
 
 @given(networks_of(), st.randoms(use_true_random=False))
-def test_find_unlisted__finds_the_first_node_that_its_twin_lists_otherwise(drawn, draw):
+def test_find_unlisted__finds_the_first_node_that_the_naive_version_lists_otherwise(drawn, draw):
     local = sampled(drawn)
     pairs, tokens = drawn.graph.node_pairs(drawn.shard).offsets, local["token_topic"]
     nodes = range(drawn.shared, drawn.graph.node_kind.size)
@@ -127,7 +127,7 @@ PLACES = ("node_kind", "edge_parent", "edge_mixing", "segment_node", "document_n
 
 
 @given(networks_of(), st.sampled_from(PLACES), st.randoms(use_true_random=False))
-def test_find_misplaced__finds_a_fault_that_its_twin_finds(drawn, name, draw):
+def test_find_misplaced__finds_a_fault_that_the_naive_version_finds(drawn, name, draw):
     plan, sound = drawn.global_state.plan, drawn.graph
     linked = np.zeros((len(plan.kinds), len(plan.kinds)), dtype=np.int64)
     linked[plan.links[:, 0], plan.links[:, 1]] = 1

@@ -1,4 +1,4 @@
-"""Kernels of networks by expected tables, beside plain twins; and how far expected tables are from exact ones."""
+"""Kernels of networks with expected tables against naive versions, and the accuracy of expected tables."""
 
 import itertools
 import math
@@ -41,7 +41,7 @@ WORDS = 7
 
 
 def shard_of(seed):
-    """Three documents with a few segments, some of them empty."""
+    """Return three documents with a few segments, some of them empty."""
     generator = np.random.default_rng(seed)
     rows, documents = [], [0]
     for _ in range(3):
@@ -56,7 +56,7 @@ def shard_of(seed):
 
 
 def problem(seed, network, discount):
-    """A shard, its first state, and what is known of the words and of vectors above documents."""
+    """Draw a shard, its initial state, and what is given: words, and vectors above documents."""
     shard, generator, topics = shard_of(seed), np.random.default_rng(seed), 4
     options = {"topics": topics, "network": NETWORKS[network], "discount": discount, "inference": "variational"}
     options.update(learn=["strength", "alpha"], beta=3.0)
@@ -75,7 +75,7 @@ def problem(seed, network, discount):
 
 
 def documents_of(shard, local, global_state):
-    """Plain documents with the tokens that the local state gives them, and each one's pairs by node."""
+    """Return naive documents with the tokens that the local state gives them, and the pairs of each by node."""
     graph, found = local.graph, []
     starts, topic, count, absent = local.node_tokens.record
     pairs, lists = graph.node_pairs(shard).offsets, shares_of(local.responsibilities)
@@ -102,7 +102,7 @@ def documents_of(shard, local, global_state):
 
 
 def shares_of(responsibilities):
-    """{topic: responsibility} of each pair."""
+    """Return {topic: responsibility} of each pair."""
     sizes, topic, share = responsibilities.record
     ends = np.cumsum(sizes, dtype=np.int64)
     return [
@@ -113,7 +113,7 @@ def shares_of(responsibilities):
 
 @pytest.mark.parametrize("discount", [0.0, 0.3])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_sweep__is_that_of_its_twin(network, discount):
+def test_sweep__equals_the_naive_version(network, discount):
     @settings(max_examples=5)
     @given(st.integers(0, 10**6))
     def same(seed):
@@ -163,7 +163,7 @@ def counted(shard, lists, topics):
 
 @pytest.mark.parametrize("discount", [0.0, 0.3])
 @pytest.mark.parametrize("network", NETWORKS)
-def test_vectors__match_the_twin_and_sum_to_one(network, discount):
+def test_vectors__match_the_naive_version_and_sum_to_one(network, discount):
     model, shard, local, _, global_state = problem(3, network, discount)
     mean = model.node_vectors(local, global_state)
     twins = []
@@ -174,7 +174,7 @@ def test_vectors__match_the_twin_and_sum_to_one(network, discount):
     np.testing.assert_allclose(mean.sum(axis=1), 1.0, rtol=1e-5)
 
 
-def test_unseen_documents__match_the_twin():
+def test_unseen_documents__match_the_naive_version():
     model, shard, _, rows, global_state = problem(5, "diamond", 0.0)
     folded_in = model.fold_in(shard, rows, global_state, Stream(5))
     assert folded_in.responsibilities is None
@@ -194,7 +194,7 @@ def test_unseen_documents__match_the_twin():
     np.testing.assert_allclose(model.node_vectors(folded_in, global_state), twins, atol=5e-3)
 
 
-def test_lists__keep_the_most_that_matter_and_sum_to_one():
+def test_active_topics__are_the_most_important_and_sum_to_one():
     topics, generator = 40, np.random.default_rng(1)
     shard = shard_of(1)
     theta = generator.dirichlet(np.full(topics, 0.5), shard.documents).astype(np.float32)
@@ -212,8 +212,8 @@ ODD = st.sampled_from([0.0, 1.0, -1.0, -3.0, 1e-30, 3e38, -3e38, np.inf, -np.inf
 
 
 @given(st.lists(ODD, min_size=1, max_size=20))
-def test_lists_of_weights_that_are_no_numbers__stay_within_one(weights):
-    """Tables are indexed by shares, and a model from elsewhere may make weights infinite."""
+def test_responsibilities_with_weights_that_are_not_finite__are_at_most_one(weights):
+    """Tables are indexed by responsibilities, and an untrusted model may have infinite weights."""
     shard = shard_of(1)
     theta = np.full((shard.documents, len(weights)), 2.0, dtype=np.float32)
     phi = np.tile(np.array(weights, dtype=np.float32), (WORDS, 1))
@@ -225,7 +225,7 @@ def test_lists_of_weights_that_are_no_numbers__stay_within_one(weights):
 
 
 def exact_tables(chances, base, discount):
-    """E[t] of customers of a value, each there with its chance, seated one after another; over all (m, t)."""
+    """Return E[t] of customers that are each present with a probability, by enumeration of all (m, t)."""
     weight = {(0, 0): 1.0}
     for q in chances:
         after = {}

@@ -1,4 +1,4 @@
-"""Sums over the nodes of a network of vectors, from which hyperparameters are learned."""
+"""Sums over the nodes of a network, from which hyperparameters are learned."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("wrapping")
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters that sums over nodes need."""
+    """The parameters that sums over nodes depend on."""
 
     strength: np.ndarray
     alpha: np.ndarray
@@ -30,7 +30,7 @@ class Parameters:
 
 
 def sums_of(nodes, global_state, seed=1):
-    """Sums over nodes, for kernels that report no statistics."""
+    """Return the sums over nodes, for kernels that report no statistics."""
     size = nodes.kind.size
     statistics = NodeStatistics(np.zeros(size), np.zeros(size), np.zeros((global_state.strength.size, 2)), np.zeros(0))
     return SampledSums.of(nodes, statistics, global_state, Stream(seed))
@@ -78,7 +78,7 @@ def test_log_q__follows_a_beta_distribution(b, m):
 
 
 @given(sums(), st.data())
-def test_sums_of_two_groups_of_nodes__match_all(case, data):
+def test_sums_of_two_groups_of_nodes__add_up_to_the_sums_of_all_nodes(case, data):
     nodes, global_state = case
     first = data.draw(st.integers(0, nodes.kind.size))
     parts = [NodeTotals(*(sums[part] for sums in nodes)) for part in (slice(first), slice(first, None))]

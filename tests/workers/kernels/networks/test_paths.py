@@ -1,4 +1,4 @@
-"""The kernels of networks of vectors beside their twin, on random shards and networks."""
+"""The kernels of networks against the naive version, on random shards and networks."""
 
 from collections import Counter
 from dataclasses import replace
@@ -32,7 +32,7 @@ from collapsium.workers.kernels.networks.records import GraphArrays, NodeStatist
 from collapsium.workers.kernels.networks.sweep import sweep_shared_nodes
 from tests.naive import network as naive
 from tests.naive import network_sums
-from tests.naive.network import Laid, Network, State
+from tests.naive.network import Layout, Network, State
 from tests.networks import DIAMOND, LABELS
 from tests.strategies import segmented, shard_of
 
@@ -70,7 +70,7 @@ WORDS_FROM = {"nobody draws from segments": "document"}
 
 
 class PlannedOptions(NetworkOptions):
-    """Options of a network of any plan."""
+    """Options of a network with any plan."""
 
     fixed_plan: Any  # a `Plan`
 
@@ -78,10 +78,10 @@ class PlannedOptions(NetworkOptions):
         return self.fixed_plan
 
 
-class Made:
-    """A shard, its network as the kernels and as the twin have them, and a state of each, without tokens.
+class NetworkExample:
+    """A shard, its network for the kernels and for the naive version, and an empty state of each.
 
-    The vectors above documents have customers of other shards.
+    The vectors above documents may have customers of other shards.
     """
 
     def __init__(self, plan, documents, topics, discounted, seed, elsewhere=6):
@@ -111,7 +111,7 @@ class Made:
         self.put_shared()
         self.z = noise.integers(0, topics, self.shard.tokens).astype(np.uint16)
         segments = self.shard.segments
-        self.laid = Laid(
+        self.laid = Layout(
             self.graph.document_nodes,
             segments.documents,
             self.graph.segment_node,
@@ -136,12 +136,12 @@ class Made:
         return State(self.network(), np.zeros(shape, int), np.zeros((self.graph.edge_parent.size, self.topics), int))
 
     def put_shared(self):
-        """Give the kernels the twin's counts of shared nodes."""
+        """Set the kernels' counts of shared nodes to the naive state's."""
         customers, tables = self.state.m[: self.shared], self.state.s[: self.graph.node_edges[self.shared]]
         self.global_state = replace(self.global_state, shared_customers=customers.copy(), shared_tables=tables.copy())
 
     def hold(self):
-        """Shared nodes are fixed from here on."""
+        """Fix the shared nodes from now on."""
         self.state = State(self.network(self.shared), self.state.n, self.state.s, self.state.m)
 
     def sampling(self):
@@ -153,7 +153,7 @@ class Made:
         return NetworkSampler.of(self.shard, self.graph, self.global_state, self.options, self.z, self.row)
 
     def sweep(self, stream, moving, held):
-        """As the twin has it."""
+        """Sweep with the naive version."""
         keys = [stream.at(purpose=f"{stream.purpose}{name}").key() for name in ("", " tables")]
         given_ = self.state, self.laid, self.z, self.row, self.totals, 1.8 / WORDS, 1.8, *keys[: 1 + moving]
         values = padded(self.topics)
@@ -179,7 +179,7 @@ def require_valid(state):
 
 
 def dense(sampling, topics):
-    """s of all edges."""
+    """Return s of all edges."""
     found = np.zeros((sampling.graph.edge_parent.size, topics), dtype=int)
     start, entries, topic, count = sampling.tables
     for e in range(len(found)):
@@ -192,7 +192,7 @@ def dense(sampling, topics):
 @st.composite
 def networks_of(draw, plans=tuple(PLANS)):
     given_ = draw(st.sampled_from(plans)), draw(segmented()), draw(st.sampled_from([1, 2, 3, 18]))
-    return Made(*given_, draw(st.booleans()), draw(st.integers(0, 2**31)))
+    return NetworkExample(*given_, draw(st.booleans()), draw(st.integers(0, 2**31)))
 
 
 MANY = settings(max_examples=60)
@@ -201,8 +201,8 @@ MANY = settings(max_examples=60)
 @pytest.mark.kernels
 @MANY
 @given(networks_of(), st.booleans(), st.booleans())
-def test_sweep_network__equals_its_twin(drawn, moving, held):
-    """Tokens enter, and are moved twice; after each move of the twin the counts are allowed."""
+def test_sweep_network__equals_the_naive_version(drawn, moving, held):
+    """Tokens are added and moved twice; after each move of the naive version, its state must be valid."""
     drawn.options = drawn.options.model_copy(update={"tables": moving})
     if held:
         drawn.hold()
@@ -223,7 +223,7 @@ def test_sweep_network__equals_its_twin(drawn, moving, held):
 
 @pytest.mark.kernels
 @given(networks_of(), st.booleans())
-def test_means_lists_and_dots__equal_their_twins(drawn, held):
+def test_means_lists_and_dots__equal_the_naive_version(drawn, held):
     if held:
         drawn.hold()
     sampling, stream = drawn.sampling(), Stream(drawn.seed)
@@ -255,6 +255,7 @@ def test_means_lists_and_dots__equal_their_twins(drawn, held):
 
 
 def log_words(words, z, topics):
+    """Return log p(w | z), with phi integrated out."""
     row = np.zeros((topics, WORDS))
     np.add.at(row, (z, words), 1)
     found = (gammaln(1.8 / WORDS + row) - gammaln(1.8 / WORDS)).sum()
@@ -263,8 +264,9 @@ def log_words(words, z, topics):
 
 @MANY
 @given(networks_of())
-def test_objective__is_the_logarithm_of_what_is_sampled(drawn):
-    """Sums follow from the tokens' words, topics and tables of one shard, while hyperparameters are learned."""
+def test_objective__is_the_log_probability_of_what_is_sampled(drawn):
+    """The sums that the driver gets from one shard give log p(w, z, tables) exactly, while hyperparameters are
+    learned."""
     drawn.state = drawn.nothing()
     drawn.put_shared()
     model, global_state, stream = drawn.family, drawn.global_state, Stream(drawn.seed)
@@ -298,7 +300,7 @@ def test_objective__is_the_logarithm_of_what_is_sampled(drawn):
 
 @pytest.mark.kernels
 @given(networks_of(("labels", "two roots")))
-def test_sweep_shared_nodes__equals_its_twin(drawn):
+def test_sweep_shared_nodes__equals_the_naive_version(drawn):
     graph, stream = drawn.global_state.plan.shared_graph(), Stream(drawn.seed)
     nodes, network = graph.shared, drawn.network()
     parents = [[parent for e, (_, parent) in enumerate(network.edges) if e in network.of[i]] for i in range(nodes)]
@@ -323,7 +325,7 @@ def test_sweep_shared_nodes__equals_its_twin(drawn):
 
 
 def joins(m, t, a):
-    """The distribution of how many customers speak for 1 - a: S^m_t as a polynomial in what each of them weighs."""
+    """Return the distribution of the number of joins with weight 1 - a, as coefficients of the polynomial S^m_t."""
     ways = {(1, 1): np.array([1.0])}
     for size in range(2, m + 1):
         for tables in range(1, size + 1):
@@ -342,7 +344,7 @@ def joins(m, t, a):
 @pytest.mark.kernels
 @pytest.mark.parametrize(("m", "t", "a"), [(5, 2, 0.3), (9, 3, 0.7), (6, 1, 0.2), (4, 4, 0.5)])
 def test_joins__are_drawn_from_their_distribution(m, t, a):
-    """A root and one vector below it, whose values each have m customers at t tables."""
+    """There is a root and one vector below it, each of whose values has m customers at t tables."""
     values, tally = 16, Counter()
     customers, tables = np.array([[t] * values, [m] * values], dtype=np.int32), np.full((1, values), t, dtype=np.int32)
     graph = GraphArrays(np.zeros(2, np.int32), np.array([0, 0, 1]), np.array([0]), np.ones(1))
@@ -359,7 +361,7 @@ def test_joins__are_drawn_from_their_distribution(m, t, a):
         tally[int(statistics.kind_sums[0, 1])] += 1
     chance = joins(m, t, a)
     whole = np.ones(1)
-    for _ in range(values):  # of a sum of as many as there are values
+    for _ in range(values):  # the sum over all values has the convolution of their distributions
         whole = np.convolve(whole, chance)
     expected = np.zeros(1 + max(max(tally), whole.size - 1))
     expected[: whole.size] = draws * whole
@@ -375,13 +377,14 @@ def test_joins__are_drawn_from_their_distribution(m, t, a):
 
 
 @given(networks_of(("labels",)), st.sampled_from([0.0, 0.5, 3.0]))
-def test_repaired_tables__are_allowed_and_leaves_what_is(drawn, spoilt):
-    """Tables that shards have moved apart from each other; customers of documents' tables and tokens stay."""
+def test_repaired_tables__are_valid_and_conserve_tokens(drawn, spoilt):
+    """Repair changes tables that shards have moved inconsistently, but neither customers of documents' tables nor
+    tokens."""
     graph = drawn.global_state.plan.shared_graph()
     customers, tables = np.array(drawn.global_state.shared_customers), np.array(drawn.global_state.shared_tables)
     noise = np.random.default_rng(drawn.seed)
     moved = noise.poisson(spoilt, tables.shape) - noise.poisson(spoilt, tables.shape)
-    tables += moved  # may be less than none
+    tables += moved  # may be negative
     np.add.at(customers, graph.edge_parent, moved)
     before = customers.copy()
     m, s = repair_tables(graph, customers, tables)

@@ -21,7 +21,7 @@ EMPTY = np.zeros(0)
 
 @functools.cache
 def exact(a, end):
-    """S^m_t in fractions, times q^(m-t) for a = p/q so that all are whole: a list a row."""
+    """Return rows of S^m_t as exact integers, multiplied by q^(m-t) for a = p/q."""
     rows = [[1]]
     for m in range(end):
         last = [*rows[-1], 0]
@@ -30,7 +30,7 @@ def exact(a, end):
 
 
 def by_recursion(a, end):
-    """V^m_t of m = `end`, t = 2 ... m, by the recursion."""
+    """Return V^m_t for m = `end` and t = 2 ... m, by the recursion."""
     v = np.zeros(end + 2)
     v[1] = np.inf
     for m in range(1, end):
@@ -40,7 +40,7 @@ def by_recursion(a, end):
 
 
 def second(a, m):
-    """V^m_2 from closed forms."""
+    """Return V^m_2 by its closed form."""
     if a == 0:
         return sum(1 / j for j in range(1, m))
     risen = gammaln(m - 2 * a) - gammaln(1 - 2 * a) - gammaln(m - a) + gammaln(1 - a) if a != 0.5 else -np.inf
@@ -76,7 +76,7 @@ def test_ratios__beyond_the_table_continue_the_recursion(a):
 
 @settings(deadline=None, max_examples=200)
 @given(st.data(), st.floats(0, 0.999), st.integers(2, 100_000))
-def test_ratios__are_finite_and_positive_and_meet_their_ends_up_to_100000(data, a, m):
+def test_ratios__are_finite_positive_and_correct_at_both_ends_up_to_100000(data, a, m):
     t = np.array([2, m, max(m - 1, 2), data.draw(st.integers(2, m))])
     found = ratios(EMPTY, a, m, t)
     assert (np.isfinite(found) & (found > 0)).all()
@@ -84,24 +84,24 @@ def test_ratios__are_finite_and_positive_and_meet_their_ends_up_to_100000(data, 
 
 
 @pytest.mark.parametrize("a", [0.0, 0.1, 0.5, 0.9])
-def test_ratios__at_two_tables_are_closed_forms_up_to_100000(a):
+def test_ratios_at_two_tables__equal_closed_forms_up_to_100000(a):
     for m in (2049, 20_000, 100_000):
         assert ratios(EMPTY, a, m, 2)[0] == pytest.approx(second(a, m), rel=1e-8)
 
 
-def test_ratios__fall_with_tables_and_grow_with_customers():
+def test_ratios__decrease_with_tables_and_increase_with_customers():
     t = np.arange(2, 5001, 7)
     found = ratios(EMPTY, 0.3, 5000, t)
-    assert (np.diff(found) < 0).all()  # S^m_t is log-concave in t
+    assert (np.diff(found) < 0).all()  # because S^m_t is log-concave in t
     assert (ratios(EMPTY, 0.3, 5001, t) > found).all()
 
 
-def test_ratios__no_more_tables_than_customers():
+def test_ratios__are_zero_for_more_tables_than_customers():
     assert ratios(EMPTY, 0.5, [1, 3, 3000], [2, 4, 3001]).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("a", DISCOUNTS)
-def test_log_stirling__is_the_logarithm_of_exact_fractions(a):
+def test_log_stirling__equals_the_logarithm_of_exact_fractions(a):
     rows, table = exact(a, 200), table_to(a, 30)
     m, t = np.tril_indices(36)
     for i, j in zip(m, t, strict=True):
@@ -114,13 +114,13 @@ def test_log_stirling__is_the_logarithm_of_exact_fractions(a):
 
 
 @pytest.fixture
-def fresh(monkeypatch):
-    """No tables but those that a test asks for, and small ones."""
+def empty_cache(monkeypatch):
+    """Start without cached tables, and with small sizes."""
     monkeypatch.setattr(sampler, "_tables", type(sampler._tables)())
     monkeypatch.setattr(sampler, "MAX_COUNT", 256)
 
 
-def test_tables_for__growth_changes_nothing(fresh):
+def test_growing_tables__does_not_change_their_entries(empty_cache):
     small, large = tables_for((0.0, 0.3), 65), tables_for((0.0, 0.3), 200)
     assert small.shape == (2, 128 * 127 // 2)
     assert large.shape == (2, 256 * 255 // 2)
@@ -129,14 +129,14 @@ def test_tables_for__growth_changes_nothing(fresh):
     np.testing.assert_array_equal(large[1], table_to(0.3, 256))
 
 
-def test_tables_for__are_read_only_and_end_at_the_largest(fresh):
+def test_tables_for__returns_read_only_tables_up_to_a_maximum(empty_cache):
     found = tables_for((0.5,), 10**9)
     assert found.shape == (1, 256 * 255 // 2)
     with pytest.raises(ValueError, match="read-only"):
         found[0, 0] = 1
 
 
-def test_tables_for__threads_share_them(fresh):
+def test_tables_for__shares_tables_between_threads(empty_cache):
     found, start = [], threading.Barrier(4)
 
     def ask():
@@ -152,14 +152,14 @@ def test_tables_for__threads_share_them(fresh):
     assert all(table is found[0] for table in found)
 
 
-def test_tables_for__keeps_the_last_requested_tables_within_bounds(fresh, monkeypatch):
+def test_tables_for__caches_the_latest_tables_within_a_limit(empty_cache, monkeypatch):
     first = tables_for((0.5,), 64)
     monkeypatch.setattr(sampler, "MAX_CACHED_BYTES", 3 * first.nbytes)
     for a in (0.1, 0.2, 0.5, 0.3):
         tables_for((a,), 64)
     assert list(sampler._tables) == [(0.2,), (0.5,), (0.3,)]
     assert tables_for((0.5,), 64) is first
-    tables_for((0.4,), 256)  # more than all that may be kept: the last one stays
+    tables_for((0.4,), 256)  # the latest tables are kept even if they exceed the limit
     assert list(sampler._tables) == [(0.4,)]
 
 
@@ -168,6 +168,6 @@ def test_tables__use_the_documented_memory():
 
 
 @pytest.mark.parametrize("a", [-0.1, 1.0, math.nan])
-def test_tables_for__refuses_other_discounts(a):
+def test_tables_for__refuses_discounts_outside_the_range(a):
     with pytest.raises(ValueError, match="less than 1"):
         tables_for((0.5, a), 10)

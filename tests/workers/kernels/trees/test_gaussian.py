@@ -25,7 +25,7 @@ SHARE = 1e-3
 
 @st.composite
 def trees(draw, max_nodes=9):
-    """A tree in columns, some of them free; inner nodes may have no children."""
+    """Draw a tree over columns, some of them free; inner nodes may lack children."""
     depth = draw(st.integers(1, 5))
     parents = [ROOT]
     levels = [0]
@@ -42,7 +42,7 @@ def trees(draw, max_nodes=9):
 
 @st.composite
 def problems(draw):
-    """Vectors, and a tree with loadings; values and precision may be of any size, and need not fit one another."""
+    """Draw vectors and a tree with loadings; values and precision may have any scale, and need not match."""
     tree, generator = draw(trees()), np.random.default_rng(draw(st.integers(0, 2**31)))
     count, words = draw(st.integers(0, 4)), draw(st.integers(1, 6))
     scale = draw(st.sampled_from([1e-100, 1e-3, 1.0, 1e5, 1e100]))
@@ -61,12 +61,12 @@ def problems(draw):
 
 
 def sizes_of(twin):
-    """Columns of the vectors, prior variance and precision."""
+    """Return the number of columns of the vectors, the prior variance and the precision."""
     return float(twin.mean.size), twin.variance, twin.precision
 
 
 def results_for(count, twin, limit):
-    """Arrays for a kernel to fill, and to add to."""
+    """Return arrays for a kernel to fill and to add to."""
     (nodes, depth), words = twin.paths.shape, twin.mean.size
     ends = np.full((count, limit), -7, dtype=np.int32)
     masses = np.full((count, limit), np.nan, dtype=np.float32)
@@ -76,12 +76,12 @@ def results_for(count, twin, limit):
 
 
 def assert_near(found, expected, rtol=1e-7):
-    """Close as a whole: to the largest of what is expected."""
+    """Require that values are close relative to the largest expected one."""
     np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=1e-300))
 
 
-def assert_equals_twin(values, twin, filled, expected, limit):
-    """The kernel's results equal its twin's."""
+def assert_equals_naive(values, twin, filled, expected, limit):
+    """Require that the kernel's results equal the naive version's."""
     (listed, masses, best, factors), (by_node, second, ends, sums) = filled
     assert_near(by_node, expected.by_node)
     assert_near(second, expected.second)
@@ -105,7 +105,7 @@ def assert_equals_twin(values, twin, filled, expected, limit):
 
 
 @given(problems(), st.integers(1, 4))
-def test_components__equal_their_twin(drawn, limit):
+def test_components__equal_the_naive_version(drawn, limit):
     model, values, twin = drawn
     quadratic, covariance, log_determinant = end_quadratics(model, twin.paths, *sizes_of(twin))
     for end in range(len(twin.paths)):
@@ -114,11 +114,11 @@ def test_components__equal_their_twin(drawn, limit):
     end_log = twin.end_log - 0.5 * log_determinant
     tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, covariance, end_log, twin.precision)
     sweep_components(values, tree_, SHARE, *filled)
-    assert_equals_twin(values, twin, filled, naive.sweep_components(values, twin), limit)
+    assert_equals_naive(values, twin, filled, naive.sweep_components(values, twin), limit)
 
 
 @given(problems(), st.integers(1, 4), st.integers(0, 1000))
-def test_factors__equal_their_twin(drawn, limit, seed):
+def test_factors__equal_the_naive_version(drawn, limit, seed):
     model, values, twin = drawn
     depth, generator = twin.paths.shape[1], np.random.default_rng(seed)
     quadratic, _, _ = end_quadratics(model, twin.paths, *sizes_of(twin))
@@ -129,13 +129,13 @@ def test_factors__equal_their_twin(drawn, limit, seed):
     filled = results_for(len(values), twin, limit)
     tree_ = GaussianTree(twin.loadings, twin.mean, twin.paths, quadratic, twin.end_log, twin.precision)
     sweep_factors(values, tree_, SHARE, FactorPosterior(location, spread), *filled)
-    assert_equals_twin(values, twin, filled, expected, limit)
+    assert_equals_naive(values, twin, filled, expected, limit)
     assert_near(location, expected.location)
     assert_near(spread, expected.spread)
 
 
 @given(st.integers(0, 5), st.integers(1, 5), st.integers(1, 4), st.sampled_from([1e-150, 1.0, 1e150]), st.data())
-def test_nearest__equals_its_twin_and_takes_the_first_of_several(count, centres, words, scale, data):
+def test_nearest__equals_the_naive_version_and_takes_the_first_of_several(count, centres, words, scale, data):
     generator = np.random.default_rng(data.draw(st.integers(0, 2**31)))
     values, label = scale * generator.integers(-2, 3, size=(count, words)), np.full(count, -7, dtype=np.int32)
     places = scale * generator.integers(-2, 3, size=(centres, words)).astype(np.float64)

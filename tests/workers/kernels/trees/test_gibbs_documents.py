@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 
 
 class Sample:
-    """A shard in a tree that other shards are in too; some of its documents may be outside of it."""
+    """A shard in a tree that also has documents of other shards; some of the shard's documents may be outside the
+    tree."""
 
     def __init__(self, rows, seed, depth, slots, other_documents, outside):
         self.shard, noise = Shard.of(0, documents_of(rows)), np.random.default_rng(seed)
@@ -63,7 +64,7 @@ class Sample:
         return self.shard.offsets, self.shard.position, self.shard.counts
 
     def counted(self, path, z):
-        """n_iw, and the documents of each node."""
+        """Return n_iw, and the number of documents of each node."""
         row, documents = self.elsewhere.copy(), self.other_documents.copy()
         owner = np.repeat(np.repeat(np.arange(self.shard.documents), np.diff(self.shard.offsets)), self.shard.counts)
         inside = path[owner, 0] >= 0
@@ -73,7 +74,8 @@ class Sample:
         return row, documents
 
     def swept(self, births, slots=None, apart=False, turn=0, hang=None):
-        """The kernel, given all free slots or so many at a time: path, z, parents and the free slots that are left."""
+        """Sweep with the kernel, with all free slots at once or some at a time; return paths, z, parents and the
+        remaining slots."""
         path, z, slots_ = self.path.copy(), self.z.copy(), self.other_documents.size
         row, documents = self.counted(path, z)
         parent, level = np.full(slots_, FREE), np.full(slots_, -1)
@@ -89,7 +91,7 @@ class Sample:
         pairs, assignments = document_pairs(self.shard), Assignments(path, z)
         while hang is None:
             while waiting and (slots is None or count[0] < slots):
-                slot = waiting.pop() if slots else waiting.pop(0)  # below those that are there, or above
+                slot = waiting.pop() if slots else waiting.pop(0)  # slots may be added at either end of the list
                 free[: count[0] + 1] = [slot, *free[: count[0]]] if slots else [*free[: count[0]], slot]
                 reusable[slot], count[0] = 1, count[0] + 1
             options = SweepOptions(apart, turn)
@@ -117,7 +119,7 @@ def samples(draw):
 
 
 @given(samples(), st.booleans(), st.booleans(), st.integers(0, 7))
-def test_sweep__equals_its_twin(sample, births, apart, turn):
+def test_sweep__equals_the_naive_version(sample, births, apart, turn):
     found = sample.swept(births, apart=apart, turn=turn)
     expected = naive.sweep(
         *sample.pair_arrays, sample.key, sample.alpha, sample.eta, sample.gamma, births, apart, turn, sample.free, sample.parents,
@@ -132,15 +134,15 @@ def test_sweep__equals_its_twin(sample, births, apart, turn):
 
 @given(samples())
 def test_sweep__stops_with_too_few_free_slots_and_continues_with_more(sample):
-    """A sweep draws the same with just enough free nodes at a time as with all at once."""
+    """Adding just enough free slots at a time has the same result as adding all at once."""
     found, whole = sample.swept(True, sample.depth - 1), sample.swept(True)
     np.testing.assert_array_equal(found[0], whole[0])
     np.testing.assert_array_equal(found[1], whole[1])
     assert found[2] == whole[2]
 
 
-def test_sweep__of_words_that_occur_often_equals_its_twin():
-    """Products are taken apart before they leave what floating point can hold, and rising factors become log Gamma."""
+def test_sweep_of_frequent_words__equals_the_naive_version():
+    """Products are split before they exceed floating point, and rising factorials are computed by log Gamma."""
     sample = Sample([{0: 70, 1: 3}, {0: 40}, {1: 900}], 5, 3, 60, 2, 0.0)
     sample.elsewhere *= 1000
     sample.eta *= 1e-6
@@ -154,8 +156,8 @@ def test_sweep__of_words_that_occur_often_equals_its_twin():
 
 
 @given(samples(), st.booleans(), st.booleans(), st.integers(0, 2**31))
-def test_move_subtrees__equals_its_twin(sample, births, shared, seed):
-    """Nodes hang by the joint probability of everything, those that other shards know nowhere else."""
+def test_move_subtrees__equals_the_naive_version(sample, births, shared, seed):
+    """Nodes are moved by the joint probability of the whole state, including nodes that no other shard has."""
     sample.path[:] = np.where(sample.path[:, :1] < 0, sample.path[sample.path[:, 0].argmax()], sample.path)
     assume(sample.path.size and sample.path[0, 0] >= 0)
     nodes = {0, *np.flatnonzero(sample.other_documents), *sample.path.ravel()}
@@ -172,8 +174,8 @@ def test_move_subtrees__equals_its_twin(sample, births, shared, seed):
     assert found[3] == expected[3]
 
 
-def test_count_histogram__equals_its_twin():
-    """Also of counts so large that they are listed one by one."""
+def test_count_histogram__equals_the_naive_version():
+    """This includes counts so large that they are listed one by one."""
     noise = np.random.default_rng(1)
     row, level = noise.poisson(1.0, (7, 9)).astype(np.int32), noise.integers(-1, 3, 9)
     row[2, 3:6] = MAX_TALLIED - 1, MAX_TALLIED, 10 * MAX_TALLIED
@@ -191,7 +193,7 @@ def test_count_histogram__equals_its_twin():
 
 
 @given(bags(), st.integers(0, 2**31), st.integers(2, 4))
-def test_fold__equals_its_twin(bag, seed, depth):
+def test_fold__equals_the_naive_version(bag, seed, depth):
     shard, noise = Shard.of(0, documents_of(bag[0])), np.random.default_rng(seed)
     phi, count = noise.dirichlet(np.full(shard.words.size, 0.5), 6).T + 1e-3, int(noise.integers(1, 5))
     paths, log_prior = noise.integers(0, 6, (count, depth)), np.log(noise.dirichlet(np.ones(count)))

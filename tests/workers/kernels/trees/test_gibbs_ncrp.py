@@ -1,4 +1,4 @@
-"""The sampler of trees beside shards: nodes born in several, emptied in one, starts, unseen documents."""
+"""The tree sampler on several shards: nodes born and emptied in shards, initialisation, and unseen documents."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from collapsium.workers.families.ncrp.gibbs_ncrp import GibbsNcrp
 from collapsium.workers.families.ncrp.node_moves import depth_first, regular_tree
 from collapsium.workers.families.ncrp.state import levels
 from collapsium.workers.kernels.trees.paths import FREE
-from tests.conftest import planted_rows, write_corpus
+from tests.conftest import simulated_rows, write_corpus
 from tests.fits import problem_of
 from tests.strategies import documents_of
 
@@ -31,7 +31,7 @@ MODEL = recorded_family(FAMILY, {})
 
 
 def require_tree(state):
-    """Counts of documents equal the shards' paths, which lead from the root down by the nodes' parents."""
+    """Require that documents per node equal the shards' paths, which lead from the root down to the nodes."""
     held = state.global_state
     parent, documents = held.node_parent, np.zeros(held.node_parent.size, dtype=int)
     for swept in state.swept:
@@ -51,18 +51,17 @@ def require_tree(state):
 
 @pytest.mark.parametrize(("lanes", "local_sweeps"), [(16, 1), (2, 1), (16, 3), (2, 3)])
 @pytest.mark.parametrize("options", [{"gamma": 30.0, "eta": 0.02}, {"depth": 4, "entry": "together", "gamma": 5.0}])
-def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lanes, local_sweeps, options):
-    """Nodes are born in several shards at once, die in one shard while another still uses them, and leave free
-    slots."""
+def test_shards__share_one_valid_tree_through_births_and_deaths(tmp_path, monkeypatch, lanes, local_sweeps, options):
+    """Nodes are born in several shards at once, die in one shard while another still uses them, and leave free slots."""
     monkeypatch.setattr(driver, "MAX_LANES", lanes)
-    corpus = write_corpus(tmp_path / "five", planted_rows(7, documents=60), 30, shard_tokens=480)
+    corpus = write_corpus(tmp_path / "five", simulated_rows(7, documents=60), 30, shard_tokens=480)
     problem = problem_of(corpus, FAMILY, {**options, "learn": ["alpha"]})
     assert len(problem.shards) == 5
     before, seen = set(), {"born": 0, "emptied": 0, "rescued": 0}
     found = {}
     sweep = GibbsNcrp.sweep
 
-    def watched(model, shard, local, rows, global_state, stream):
+    def record_births(model, shard, local, rows, global_state, stream):
         local, delta = sweep(model, shard, local, rows, global_state, stream)
         moved = np.zeros(delta["node_documents"].size, dtype=int)
         moved[: global_state.node_documents.size] = global_state.node_documents
@@ -72,7 +71,7 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
         )
         return local, delta
 
-    monkeypatch.setattr(GibbsNcrp, "sweep", watched)
+    monkeypatch.setattr(GibbsNcrp, "sweep", record_births)
     for state, _ in Fit(replace(problem, local_sweeps=local_sweeps), Limits(iterations=12)):
         require_tree(state)
         nodes = set(np.flatnonzero(state.global_state.node_documents))
@@ -92,8 +91,8 @@ def test_shards__keep_one_tree_whatever_they_do_to_it(tmp_path, monkeypatch, lan
         assert seen["rescued"] > 0
 
 
-def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
-    shard, noise = Shard.of(0, documents_of(planted_rows(3, documents=50))), np.random.default_rng(1)
+def test_a_warm_start__puts_its_topics_below_the_root(tmp_path):
+    shard, noise = Shard.of(0, documents_of(simulated_rows(3, documents=50))), np.random.default_rng(1)
     theta, phi = noise.dirichlet(np.ones(4), shard.documents), noise.dirichlet(np.ones(shard.words.size), 4).T
     global_state = MODEL.initialise(Summary(shard.documents, 30, shard.tokens, warm=4), Stream(0))
     block = tasks.empty_block(MODEL, 0, 30, global_state)
@@ -113,7 +112,7 @@ def test_start__from_another_run_hangs_its_topics_below_the_root(tmp_path):
 
 
 def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
-    """By the planted tree itself, documents that it has brought forth; twice alike."""
+    """The documents were simulated from the tree itself; a second fold-in gives the same result."""
     options = {"documents": 200, "words": 60, "tokens": 60, "eta": 0.05, "alpha": 2.0, "branching": [2, 3]}
     simulate(tmp_path / "c", family=FAMILY, seed=2, **options)
     corpus = Corpus(tmp_path / "c")
@@ -139,7 +138,7 @@ def test_fold_in__finds_the_paths_of_unseen_documents(tmp_path):
     np.testing.assert_array_equal(inferred["document_path"], local.document_path)
 
 
-def test_no_tokens_at_all__are_swept():
+def test_shards_without_tokens__can_be_swept():
     shard = Shard.of(0, documents_of([{}, {}]))
     global_state = MODEL.initialise(Summary(2, 30, 0), Stream(0))
     block = tasks.empty_block(MODEL, 0, 30, global_state)
@@ -162,7 +161,7 @@ def test_no_tokens_at_all__are_swept():
         ({"depth": 9}, "depth"),
     ],
 )
-def test_options__that_do_not_fit_are_refused(options, message):
+def test_invalid_options__are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         make_options(FAMILY, options)
 
@@ -176,8 +175,8 @@ def test_nodes__are_described_depth_first_with_their_parents():
     assert levels([-1, 0, FREE, 1, 4]).tolist() == [0, 1, -1, 2, -1]
 
 
-def test_slices__are_of_the_posterior():
-    """A Gamma density by the exponential prior: its mean and spread."""
+def test_slice_sampling__draws_from_the_posterior():
+    """The target is a Gamma density times the exponential prior; mean and standard deviation must match."""
     noise, value, found = np.random.default_rng(1), 1.0, []
     for _ in range(6000):
         value = slice_sampled(lambda x: 3.0 * np.log(x) - 2.0 * x, value, 0.5, noise)

@@ -21,7 +21,7 @@ from collapsium.workers.kernels.trees.paths import (
     sweep_levels,
     sweep_paths,
 )
-from tests.conftest import INTERPRETED, rest_long
+from tests.conftest import INTERPRETED, mark_rest_long
 from tests.naive import tree as naive
 from tests.strategies import bags, documents_of, trees
 
@@ -32,13 +32,13 @@ MOST, SHARE = 16, 1e-3
 
 @st.composite
 def corpora(draw):
-    """A shard, with empty documents and large counts; one of a single word too."""
+    """Draw a shard, with empty documents, large counts, and sometimes a single word."""
     rows, _ = draw(bags(max_documents=4, max_count=draw(st.sampled_from([1, 4, 1000])), some_token=False))
     return Shard.of(0, documents_of(rows))
 
 
-def given_for(shard, tree, seed, alpha_scale, sharp):
-    """Topics, masses of ends and level proportions; sharp ones have words that are all but impossible."""
+def draw_inputs(shard, tree, seed, alpha_scale, sharp):
+    """Return topics, masses of ends, and level proportions; sharp topics make some words almost impossible."""
     generator = np.random.default_rng(seed)
     size, words = tree.columns.size, shard.words.size
     log_node = -generator.gamma(1.0, sharp, size=(words, size)) - 1e-3
@@ -61,7 +61,7 @@ def made_for(shard, tree):
 
 
 def bits_of(document_level, statistics, largest):
-    """The bytes of all that a sweep fills."""
+    """Return the bytes of all arrays that a sweep fills."""
     return [document_level.tobytes(), *(array.tobytes() for array in (*statistics, *largest[:2]))]
 
 
@@ -93,8 +93,10 @@ def require_same(filled, sums, rtol, atol):
     st.sampled_from([1e-2, 1.0, 100.0, 1e6]),
     st.sampled_from([1.0, 10.0, 100.0]),
 )
-def test_sweep_paths__equals_its_twin_and_counts_every_token(shard, tree, seed, passes, tolerance, scale, sharp):
-    log_node, end_log, log_outside, alpha, before = given_for(shard, tree, seed, scale, sharp)
+def test_sweep_paths__equals_the_naive_version_and_counts_every_token(
+    shard, tree, seed, passes, tolerance, scale, sharp
+):
+    log_node, end_log, log_outside, alpha, before = draw_inputs(shard, tree, seed, scale, sharp)
     word_node, outside = np.exp(log_node), np.exp(log_outside)
     filled, pairs = made_for(shard, tree), document_pairs(shard)
     topics, prior = TreeTopics(tree.parent, tree.level, word_node, outside), DocumentPrior(end_log, alpha)
@@ -113,8 +115,8 @@ def test_sweep_paths__equals_its_twin_and_counts_every_token(shard, tree, seed, 
     st.sampled_from([1e-2, 1.0, 100.0, 1e6]),
     st.sampled_from([1.0, 10.0, 100.0]),
 )
-def test_sweep_levels__equals_its_twin_and_counts_every_token(shard, tree, seed, passes, scale, sharp):
-    log_node, end_log, log_outside, alpha, _ = given_for(shard, tree, seed, scale, sharp)
+def test_sweep_levels__equals_the_naive_version_and_counts_every_token(shard, tree, seed, passes, scale, sharp):
+    log_node, end_log, log_outside, alpha, _ = draw_inputs(shard, tree, seed, scale, sharp)
     generator = np.random.default_rng(seed + 1)
     before = generator.dirichlet(np.ones(tree.depth), size=shard.pairs).astype(np.float32).reshape(-1, tree.depth)
     document_level, *filled = made_for(shard, tree)
@@ -123,7 +125,7 @@ def test_sweep_levels__equals_its_twin_and_counts_every_token(shard, tree, seed,
     sweep_levels(pairs, topics, prior, before, passes, LevelCounts(document_level, pair_level), *filled)
     given_ = log_node, tree.parent, tree.level, end_log, log_outside, alpha, before
     twin = naive.sweep_levels(*pairs[:3], *given_, passes)
-    # What is kept in single precision goes into the next pass, where counts of a thousand multiply it.
+    # Values stored in single precision enter the next pass, where counts of a thousand multiply them.
     rtol, atol = (1e-6, 1e-6) if passes == 1 else (1e-4, 1e-3)
     require_same((document_level, *filled), twin, rtol, atol)
     np.testing.assert_allclose(pair_level, twin.pair_level, rtol=rtol, atol=atol)
@@ -131,8 +133,8 @@ def test_sweep_levels__equals_its_twin_and_counts_every_token(shard, tree, seed,
 
 
 @given(corpora(), trees(depths=(2, 3)), st.integers(0, 1000), st.sampled_from([1e-6, 1e-3, 0.1]))
-def test_sweep_paths__is_finite_where_weights_vanish(shard, tree, seed, alpha):
-    """Dirichlet parameters so small that exp(psi) of them is no number above zero."""
+def test_sweep_paths__is_finite_with_vanishing_weights(shard, tree, seed, alpha):
+    """Dirichlet parameters may be so small that exp(psi) of them underflows to zero."""
     generator = np.random.default_rng(seed)
     size, depth = tree.columns.size, tree.depth
     word_node = np.where(generator.random((shard.words.size, size)) < 0.5, paths.MIN_PROBABILITY, 0.2)
@@ -141,7 +143,7 @@ def test_sweep_paths__is_finite_where_weights_vanish(shard, tree, seed, alpha):
     document_level, statistics, largest = made_for(shard, tree)
     topics = TreeTopics(tree.parent, tree.level, word_node, outside)
     prior, stopping = DocumentPrior(end_log, np.full(depth, alpha)), StoppingRule(5, 0.0)
-    with np.errstate(over="ignore"):  # with the compiler off, a square that nobody needs may be too large
+    with np.errstate(over="ignore"):  # with interpreted kernels, an unused square may overflow
         sweep_paths(document_pairs(shard), topics, prior, before, stopping, document_level, statistics, largest)
     assert all(np.isfinite(array).all() for array in (document_level, *statistics, *largest[:2]))
     np.testing.assert_allclose(document_level.sum(axis=1), shard.lengths, rtol=1e-9)
@@ -149,8 +151,8 @@ def test_sweep_paths__is_finite_where_weights_vanish(shard, tree, seed, alpha):
 
 
 @given(st.lists(st.sampled_from([0.0, 1e-4, 1e-3, 0.1, 0.25, 0.5]), min_size=1, max_size=30), st.integers(1, 20))
-def test_keep_largest__equals_its_twin(values, limit):
-    """Ties too, and where none has the share, of which the largest is kept."""
+def test_keep_largest__equals_the_naive_version(values, limit):
+    """This includes ties, and documents without an end that has the share, for which the largest end is kept."""
     q = np.array(values)
     ends, masses = np.full(limit, 7, dtype=np.int32), np.full(limit, np.nan, dtype=np.float32)
     paths.keep_largest(q, SHARE, ends, masses)
@@ -164,7 +166,7 @@ def counts_of(generator, words, size):
 
 
 @given(st.integers(0, 8), st.integers(1, 6), st.integers(0, 1000))
-def test_root_products__equal_their_twin(words, size, seed):
+def test_root_products__equal_the_naive_version(words, size, seed):
     counts, gram = counts_of(np.random.default_rng(seed), words, size), np.full((size, size), np.nan)
     counts[counts < 2 * paths.MIN_COUNT] = 0.0
     paths.root_products(counts, gram)
@@ -172,7 +174,7 @@ def test_root_products__equal_their_twin(words, size, seed):
 
 
 @given(st.integers(0, 8), st.integers(2, 6), st.integers(0, 1000), st.sampled_from([1e-3, 0.1, 1.0, 1e3]))
-def test_merge_gains__equal_their_twin(words, size, seed, scale):
+def test_merge_gains__equal_the_naive_version(words, size, seed, scale):
     generator = np.random.default_rng(seed)
     counts = counts_of(generator, words, size)
     first, second = generator.integers(0, size, (2, 7))
@@ -182,7 +184,7 @@ def test_merge_gains__equal_their_twin(words, size, seed, scale):
 
 
 @given(corpora(), trees(), st.integers(0, 1000))
-def test_path_probability__equals_its_twin(shard, tree, seed):
+def test_path_probability__equals_the_naive_version(shard, tree, seed):
     generator = np.random.default_rng(seed)
     size = tree.columns.size
     word_node = generator.dirichlet(np.ones(shard.words.size + 1), size=size).T[: shard.words.size] + 1e-9
@@ -201,7 +203,7 @@ def test_path_probability__equals_its_twin(shard, tree, seed):
 
 
 def shuffled_memory(generator):
-    """Leave holes of many sizes in the heap, so that the next arrays are at arbitrary addresses."""
+    """Leave holes of many sizes in the heap, so that later arrays have arbitrary addresses."""
     library = ctypes.CDLL(None)
     library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
     held = [library.malloc(int(size)) for size in generator.integers(16, 500, 80)]
@@ -211,15 +213,17 @@ def shuffled_memory(generator):
     return lambda: [library.free(held[place]) for place in np.flatnonzero(~gone)]
 
 
-@pytest.mark.parametrize(("size", "depth"), rest_long([(5, 2), (12, 2), (21, 3), (21, 5), (40, 8)], retained=(1, 3)))
-def test_sweeps__give_the_same_bits_wherever_arrays_lie(size, depth):
-    """The compiler may sum in another order where two arrays are close to one another."""
+@pytest.mark.parametrize(
+    ("size", "depth"), mark_rest_long([(5, 2), (12, 2), (21, 3), (21, 5), (40, 8)], retained=(1, 3))
+)
+def test_sweeps__give_the_same_bits_at_all_addresses_of_arrays(size, depth):
+    """The compiler may sum in another order if two arrays are close to each other."""
     generator = np.random.default_rng(size)
     parents = np.concatenate([[ROOT], np.zeros(size // 3, dtype=np.int64), 1 + np.arange(size - 1 - size // 3) % (size // 3)])  # fmt: skip
     tree = Tree(parents.astype(np.int64) if depth > 2 else np.minimum(parents, 0).astype(np.int64), depth)
     rows = [{int(word): int(generator.integers(1, 5)) for word in generator.choice(30, 20, False)} for _ in range(15)]
     shard = Shard.of(0, documents_of(rows))
-    log_node, end_log, log_outside, alpha, before = given_for(shard, tree, size, 10.0, 0.3)
+    log_node, end_log, log_outside, alpha, before = draw_inputs(shard, tree, size, 10.0, 0.3)
     first_levels = generator.dirichlet(np.ones(depth), size=shard.pairs).astype(np.float32)
     found = set()
     for _ in range(3 if INTERPRETED else 2000):

@@ -1,4 +1,4 @@
-"""The kernels of proportions with rates against their twins, in plain NumPy, over random labelled corpora."""
+"""Kernels of gamma-distributed proportions with rates, against naive versions, on random labelled corpora."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ from tests.strategies import shards
 
 @st.composite
 def labelled(draw, signed):
-    """A shard, first counts, and labels of its documents with their values and logarithms of rates."""
+    """Draw a shard, initial counts, and labels of its documents with their values and log rates."""
     shard, first = draw(shards())
     topics, generator = first.shape[1], np.random.default_rng(draw(st.integers(0, 1000)))
     every = draw(st.integers(0, 5))
@@ -37,7 +37,7 @@ def labelled(draw, signed):
     return shard, before, DocumentLabels(offsets, label, value, log), generator
 
 
-def assert_equals_twin(drawn, signed):
+def assert_equals_naive(drawn, signed):
     shard, before, labels, generator = drawn
     size, every, kinds = before.shape[1], labels.log_rate.shape[0], 8 if signed else 4
     word_expected = np.exp(generator.normal(size=(shard.words.size, size)))
@@ -63,11 +63,11 @@ def assert_equals_twin(drawn, signed):
 
 @pytest.mark.kernels
 @given(labelled(signed=False))
-def test_sweep__equals_its_twin_with_labels(drawn):
-    assert_equals_twin(drawn, False)
+def test_sweep__equals_the_naive_version_with_labels(drawn):
+    assert_equals_naive(drawn, False)
 
 
 @pytest.mark.kernels
 @given(labelled(signed=True))
-def test_sweep__equals_its_twin_with_numbers(drawn):
-    assert_equals_twin(drawn, True)
+def test_sweep__equals_the_naive_version_with_covariates(drawn):
+    assert_equals_naive(drawn, True)

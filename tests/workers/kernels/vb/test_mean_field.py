@@ -14,13 +14,13 @@ from collapsium.workers.kernels.vb.mean_field import (
     sweep_mean_field,
 )
 from tests.naive import mean_field as naive
-from tests.strategies import pair_totals, shards, weighed
+from tests.strategies import pair_totals, shards, with_token_weights
 
 pytestmark = pytest.mark.kernels
 
 
 def inputs_for(shard, topics, seed):
-    """Weights of words, a prior, psi of the topics' totals, and counts of documents to begin from."""
+    """Return word weights, a prior, psi of the topics' totals, and initial counts of documents."""
     generator = np.random.default_rng(seed)
     expected = np.exp(-generator.exponential(3.0, size=(shard.words.size, topics)))
     prior, topic_log = generator.gamma(0.5, size=topics) + 1e-2, generator.normal(3.0, 1.0, size=topics)
@@ -29,10 +29,10 @@ def inputs_for(shard, topics, seed):
 
 
 @given(shards(some_token=False), st.integers(0, 1000), st.integers(1, 4), st.sampled_from([0.0, 0.3]), st.booleans())
-def test_sweep__equals_its_twin_and_counts_every_token(drawn, seed, passes, tolerance, wanted):
+def test_sweep__equals_the_naive_version_and_counts_every_token(drawn, seed, passes, tolerance, wanted):
     shard, q = drawn
-    # Half of the examples have weights of words.
-    shard = weighed(shard, seed) if seed % 2 else shard
+    # Half of the examples have weighted words.
+    shard = with_token_weights(shard, seed) if seed % 2 else shard
     topics = q.shape[1]
     expected, prior, topic_log, before = inputs_for(shard, topics, seed)
     by_document, by_word = np.full(before.shape, np.nan, dtype="f4"), np.full(expected.shape, np.nan)
@@ -53,8 +53,8 @@ def test_sweep__equals_its_twin_and_counts_every_token(drawn, seed, passes, tole
 
 
 @given(shards(some_token=False), st.integers(0, 1000), st.floats(1e-9, 1e-2))
-def test_sweep__is_finite_and_counts_every_token_where_weights_vanish(drawn, seed, small):
-    """Dirichlet parameters so small that exp(psi) of them is no number above zero."""
+def test_sweep__is_finite_and_counts_every_token_with_vanishing_weights(drawn, seed, small):
+    """Dirichlet parameters may be so small that exp(psi) of them underflows to zero."""
     shard, q = drawn
     topics = q.shape[1]
     generator = np.random.default_rng(seed)
@@ -74,7 +74,7 @@ def test_sweep__is_finite_and_counts_every_token_where_weights_vanish(drawn, see
 
 
 @given(st.integers(0, 6), st.integers(1, 5), st.integers(0, 1000))
-def test_fold__equals_its_twin(words, topics, seed):
+def test_fold__equals_the_naive_version(words, topics, seed):
     generator = np.random.default_rng(seed)
     counts = generator.gamma(0.3, 10.0, size=(words, topics)) * (generator.random((words, topics)) < 0.7)
     expected, prior = np.exp(-generator.exponential(3.0, size=counts.shape)), generator.uniform(0.05, 2.0, words)
@@ -86,9 +86,9 @@ def test_fold__equals_its_twin(words, topics, seed):
 
 
 @given(shards(some_token=False), st.integers(0, 1000))
-def test_products__equal_their_twin_and_count_every_token(drawn, seed):
+def test_products__equal_the_naive_version_and_count_every_token(drawn, seed):
     shard, q = drawn
-    shard = weighed(shard, seed) if seed % 2 else shard
+    shard = with_token_weights(shard, seed) if seed % 2 else shard
     topics, generator = q.shape[1], np.random.default_rng(seed)
     theta = generator.dirichlet(np.full(topics, 0.3), size=shard.documents) + 1e-100
     phi = generator.random((shard.words.size, topics)) + 1e-100
