@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from collapsium.pipeline.models.registry import family_names, load_family
 from collapsium.pipeline.monitoring.console import show_compilation
 from collapsium.workers.kernels import child_processes as compiling
 from collapsium.workers.kernels import jit as compiler
@@ -100,10 +99,3 @@ def test_the_logger__shows_the_number_of_compiled_kernels(capsys):
         compiling.log_compilation(compiled, 3)
     lines = capsys.readouterr().err.splitlines()
     assert [line.rpartition(": ")[2] for line in lines] == ["0 of 3", "3 of 3"]
-
-
-@pytest.mark.parametrize("name", family_names())
-def test_kernels_for_unseen_documents__are_registered_kernels(name):
-    module = getattr(load_family(name), "module", None)
-    for kernel in getattr(module, "UNSEEN_KERNELS", ()):
-        assert isinstance(kernel, compiler.Kernel)

@@ -69,11 +69,11 @@ def test_fold_in__ends_where_a_plain_sweep_moves_no_count(seed, topics):
     for document, document_counts in enumerate(found):
         first, last = pairs.offsets[document : document + 2]
         counts, rows = pairs.counts[first:last, np.newaxis], np.maximum(phi[pairs.position[first:last]], 1e-30)
-        q = rows * (prior + document_counts)
-        # the fixed point of the pairs' responsibilities with these counts
+        q, expected = rows * (prior + document_counts), document_counts
+        # Plain sweeps from these counts, which end at a fixed point near them.
         for _ in range(200):
-            q = rows * (prior + np.maximum(document_counts - q / q.sum(axis=1, keepdims=True), 0.0))
-        expected = (counts * q / q.sum(axis=1, keepdims=True)).sum(axis=0)
+            q = rows * (prior + np.maximum(expected - q / q.sum(axis=1, keepdims=True), 0.0))
+            expected = (counts * q / q.sum(axis=1, keepdims=True)).sum(axis=0)
         np.testing.assert_allclose(document_counts, expected, atol=50 * MOVED_TOKENS, rtol=1e-3)
 
 

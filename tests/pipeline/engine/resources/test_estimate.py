@@ -91,6 +91,10 @@ SHARDS = st.lists(st.integers(1, 10**7), min_size=1, max_size=20)  # pairs of ea
 OPTIONS = st.sampled_from([{}, {"responsibilities": "dense"}, {"order": 2}, {"momentum": 0.0}, {"most_active": 9}])
 
 
+# Steps that count only the memory beyond that which sweeps have freed, of which there is more with more topics
+REUSING = ("reading a shard", "scoring held-out tokens", "saving the model", "the start")
+
+
 def sizes(found):
     return {"needed": found.needed, "driver": found.driver, "run": found.run, "moved": found.moved, **found.memory}
 
@@ -103,7 +107,8 @@ def test_plan__grows_with_topics(pairs, where, options, first, second, family):
     corpus = corpus_of(pairs)
     less, more = (planned(corpus, topics, where, family, **options) for topics in (low, high))
     for name, value in sizes(less).items():
-        assert value <= sizes(more)[name] * (1 + 1e-12), name
+        if name not in REUSING:
+            assert value <= sizes(more)[name] * (1 + 1e-12), name
     assert low == high or less.needed < more.needed
 
 
