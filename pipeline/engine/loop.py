@@ -124,6 +124,7 @@ BlockPart = tuple[int, int, bool] | None  # part of a delta that concerns a bloc
 Summand = Future[Delta] | Future[tasks.Swept]
 SLOWEST_SHARDS = 3  # Shards whose seconds are reported one by one
 MAX_CONSECUTIVE_LOSSES = 3  # Losses of work in a row, without an iteration between, after which a fit gives up
+ROUNDING = 1e-9  # Largest rounding of a sum, relative to the largest one
 
 
 class Due(NamedTuple):
@@ -792,8 +793,9 @@ def require_readable(updated: GlobalState, iteration: int) -> None:
         if name not in declared or values.dtype.kind != "f" or not values.size:
             continue
         least, largest, limits = values.min(), values.max(), declared[name]
-        if least < limits.low or largest > limits.high:
-            is_large = largest > limits.high
+        # A sum may fall below its limit by rounding, and rise again in the next iteration.
+        is_small, is_large = least < limits.low - ROUNDING * abs(largest), largest > limits.high
+        if is_small or is_large:
             value, limit = (largest, f"most {limits.high:g}") if is_large else (least, f"least {limits.low:g}")
             raise NumericalError(
                 f"iteration {iteration}: {name} is {value:g}, and a model has at {limit}; the options may be out of "

@@ -112,7 +112,7 @@ def test_keywords__take_the_options_of_models(tmp_path):
         ({"count": True}, "count: expected a whole number of 1 or more, found True"),
         ({"count": "3"}, "count: expected a whole number of 1 or more, found '3'"),
         ({"names": 2.5}, "names: expected a list of strings, found 2.5"),
-        ({"coumt": 3}, "made: unknown option 'coumt' (did you mean 'count'?)"),
+        ({"coumt": 3}, "example_function: unknown option 'coumt' (did you mean 'count'?)"),
     ],
 )
 def test_keywords__are_checked_by_their_model(options, message):
