@@ -520,7 +520,7 @@ def sticks_divergence(tree: Tree, factors: Sticks, gamma: float) -> float:
 
 
 def learned_gamma(tree: Tree, factors: Sticks, ends: Vector, gamma: float) -> float:
-    """Return the gamma at a maximum of the bound, perhaps a local one, given q(c) and q(v); no worse than the present one."""
+    """Return the gamma of a (perhaps local) maximum of the bound given q(c) and q(v), no worse than the present."""
     from scipy import optimize
 
     nodes = tree.columns[1:]
