@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,7 +91,12 @@ class TableSource:
     theta: Floats
     columns: Mapping[str, Values]
     rows: int = 10_000  # Rows of a part
-    complete: bool = True  # Whether the columns are all topics, so that rows of zeros are empty documents
+
+    @cached_property
+    def has_all_topics(self) -> bool:
+        """True if rows of zeros are empty documents; some of the topics may be zero in other documents, too."""
+        sums = self.theta.sum(axis=1)
+        return self.theta.shape[1] > 1 and bool((sums[sums > 0.0] >= COMPLETE).all())
 
     @property
     def parts(self) -> int:
@@ -102,7 +108,7 @@ class TableSource:
         rows = slice(part * self.rows, (part + 1) * self.rows)
         fields = {name: self.columns[name][rows] for name in names if name in self.columns}
         occupied = self.theta[rows].sum(axis=1) > 0.0
-        return fields, occupied if self.complete else np.ones_like(occupied), set(self.columns)
+        return fields, occupied if self.has_all_topics else np.ones_like(occupied), set(self.columns)
 
     def proportions(self, part: int) -> tuple[Floats, Floats]:
         """Return the proportions of a part."""
@@ -348,10 +354,7 @@ def table_effects(proportions: object, data: object, formula: str, *, options: E
     checked = check_formula(formula)
     require_formulaic()
     theta, names, columns = _matched(proportions, data, checked.names)
-    sums = theta.sum(axis=1)
-    # Some of the topics may be zero in documents that are not empty.
-    complete = theta.shape[1] > 1 and bool((sums[sums > 0.0] >= COMPLETE).all())
-    regression = Regression(TableSource(theta, columns, complete=complete), SerialExecutor(), options, silent)
+    regression = Regression(TableSource(theta, columns), SerialExecutor(), options, silent)
     regression.prepare(checked)
     return regression.estimates(np.arange(theta.shape[1]), names)[0]
 

@@ -453,33 +453,28 @@ def _units(run: _Pass, part: int, posterior: Mapping[str, Array] | None, permute
 
 def _settings(run: _Pass, part: int, settings: Sequence[Mapping[str, float | str]]) -> Floats:
     """Return the sums of the documents' rows with fields set to given values; (settings, columns)."""
-    fields, occupied, _ = run.source.fields(part, run.design.formula.names)
-    taken = taken_fields(fields, run.design, occupied)
-    size = next(iter(taken.values())).size
-    together = max(CHUNK // max(size, 1), 1)
-    sums = [
-        rows.sum(axis=0)
-        for first in range(0, len(settings), together)
-        for rows in _rows_of_settings(taken, settings[first : first + together], run.design)
-    ]
-    return np.stack(sums)
+    return np.stack([rows.sum(axis=0) for rows in _rows_by_setting(run, part, settings)])
 
 
 def _setting_shares(
     run: _Pass, part: int, settings: Sequence[Mapping[str, float | str]], coefficients: Floats
 ) -> tuple[Floats, Floats]:
     """Return sums over the documents of a logit's shares p and of p (1 - p) x, with fields set to given values."""
+    shares, gradients = [], []
+    for rows in _rows_by_setting(run, part, settings):
+        p = _logistic(rows @ coefficients)
+        shares.append(p.sum(axis=0))
+        gradients.append(_products(rows, p * (1.0 - p)))
+    return np.stack(shares), np.stack(gradients)
+
+
+def _rows_by_setting(run: _Pass, part: int, settings: Sequence[Mapping[str, float | str]]) -> Iterator[Floats]:
+    """Yield the rows of a part's documents with the fields set to each setting's values, as many as fit in memory."""
     fields, occupied, _ = run.source.fields(part, run.design.formula.names)
     taken = taken_fields(fields, run.design, occupied)
-    size = next(iter(taken.values())).size
-    together = max(CHUNK // max(size, 1), 1)
-    shares, gradients = [], []
+    together = max(CHUNK // max(next(iter(taken.values())).size, 1), 1)
     for first in range(0, len(settings), together):
-        for rows in _rows_of_settings(taken, settings[first : first + together], run.design):
-            p = _logistic(rows @ coefficients)
-            shares.append(p.sum(axis=0))
-            gradients.append(_products(rows, p * (1.0 - p)))
-    return np.stack(shares), np.stack(gradients)
+        yield from _rows_of_settings(taken, settings[first : first + together], run.design)
 
 
 def _rows_of_settings(

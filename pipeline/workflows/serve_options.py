@@ -17,7 +17,7 @@ class ServeOptions(Options):
     )
     port: Annotated[int, Value("N")] = Field(8642, ge=0, le=65535, description="port to listen on; 0 for any free one")
     threads: Annotated[int | None, Value("N")] = Field(
-        None, ge=1, description="threads that score texts (default: one per processor)"
+        None, ge=1, description="threads that score texts (default: one per core)"
     )
     max_texts: Annotated[int, Value("N")] = Field(4096, ge=1, description="largest number of texts in a request")
     max_bytes: Annotated[int, Value("N", unit="bytes")] = Field(8 << 20, ge=1, description="largest size of a request")

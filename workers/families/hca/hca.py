@@ -223,19 +223,16 @@ def _cluster(shard: VectorShard, rows: HcaRows, global_state: HcaGlobalState, st
     np.add.at(sums, label[inside], shard.values[inside])
     np.add.at(counts, label[inside], 1.0)
     sums[columns] = shard.values.sum(axis=0)
+    # The driver refuses an infinite sum, and says what to do.
+    with np.errstate(over="ignore"):
+        square = float((shard.values**2).sum())
     parts = {
         "word_node": fresh(np.ascontiguousarray(sums.T), "word", "node"),
         "cluster_counts": fresh(counts, "end"),
-        "square": fresh(_sum_of_squares(shard.values)),
+        "square": fresh(square),
         "documents": fresh(float(shard.documents)),
     }
     return Delta(parts, {"word": shard.words})
-
-
-def _sum_of_squares(values: Vector) -> float:
-    # The driver refuses an infinite sum, and says what to do.
-    with np.errstate(over="ignore"):
-        return float((values**2).sum())
 
 
 Ints = npt.NDArray[np.int64]

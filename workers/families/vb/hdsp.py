@@ -177,6 +177,10 @@ def _expected_proportions(documents: npt.NDArray[np.int64], labels: DocumentLabe
     return by_document
 
 
+# Largest logarithm of a rate of unseen documents, and largest value of a label: their products are finite.
+MAX_LOG_RATE, MAX_LABEL_VALUE = 600.0, 1e200
+
+
 def within_range(labels: DocumentLabels) -> DocumentLabels:
     """Return labels whose rates floating point can represent, with other rows for documents with larger ones.
 
@@ -205,8 +209,6 @@ def within_range(labels: DocumentLabels) -> DocumentLabels:
 
 Ints = npt.NDArray[np.int64]
 
-# Largest logarithm of a rate of unseen documents, and largest value of a label: their products are finite.
-MAX_LOG_RATE, MAX_LABEL_VALUE = 600.0, 1e200
 MIN_SHARE = 1e-8  # Smallest g_k: from 0 a topic could not recover
 
 
