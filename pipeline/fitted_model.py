@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -75,7 +75,7 @@ from collapsium.workers import tasks
 from collapsium.workers.arrays.delta import Delta
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.arrays.state import LocalState
-from collapsium.workers.design import ModelDesign, names_in, require_formulaic, unpacked_design
+from collapsium.workers.design import ModelDesign, count_fields, names_in, require_formulaic, unpacked_design
 from collapsium.workers.design import fields_of as fields_of_documents
 from collapsium.workers.kernels.child_processes import fill_cache
 from collapsium.workers.kernels.special import elementary
@@ -544,7 +544,8 @@ class Model:
             return lazy_proportions(self._opened, texts, seed, reading)
         with shown("inferring proportions"):
             read = self._folding.read(texts, reading)
-            for kind, line in (("reading", read.notice), ("unknown words", read.warning)):
+            fields = note_on_fields(self._opened, [(read.documents.extras, len(read.documents))])
+            for kind, line in (("reading", read.notice), ("unknown words", read.warning), ("fields", fields)):
                 if line is not None and kind not in self._warned_of:
                     self._warned_of.add(kind)
                     warnings.warn(line, UserWarning, stacklevel=2)
@@ -559,7 +560,8 @@ class Model:
         with shown("inferring proportions"), documents_for(model.folder.url, path, reading=reading) as new:
             # A guess does not deserve a warning.
             guessed = None if new.report is None else new.report.guessed
-            for line in (line for line in new.notices if line != guessed):
+            lines = [line for line in new.notices if line != guessed]
+            for line in filter(None, (*lines, note_on_fields(model, columns_of(new.corpus)))):
                 warnings.warn(line, UserWarning, stacklevel=3)
             require_corpus(model.record.family, new.corpus)
             new.corpus.require_vocabulary_of(model.record.vocabulary.words_sha256, model.folder.url)
@@ -881,6 +883,33 @@ def _proportions(model: models.Model, local: LocalState) -> Floats:
 def parts_for(model: models.Model) -> dict[str, Any]:
     """Return the keyword arguments of `Shard.of` and `ShardReference.load` for documents that a model reads."""
     return document_parts(model.family, model.family.design(model.global_state))
+
+
+def note_on_fields(model: models.Model, parts: Iterable[tuple[Mapping[str, pa.Array], int]]) -> str | None:
+    """Return a line on the fields that a model's priors follow and no document has; None if each is in some document.
+
+    `parts` are the columns of documents and their number.
+    """
+    packed = model.family.design(model.global_state)
+    if packed is None:
+        return None
+    names = unpacked_design(packed).design.formula.names
+    absent, documents = dict.fromkeys(names), 0
+    for columns, number in parts:
+        counts, _ = count_fields(columns, number, list(absent), model.folder.url)
+        absent = {name: None for name in absent if not counts[name].counts.size}
+        documents += number
+    if not absent or not documents:
+        return None
+    return (
+        f"no document has {' or '.join(absent)}, which `prevalence` uses: numbers are replaced by their mean, "
+        "labels by (missing) or the reference level"
+    )
+
+
+def columns_of(corpus: Corpus) -> Iterator[tuple[Mapping[str, pa.Array], int]]:
+    """Provide the further columns of each shard's documents, and their number."""
+    return ((reference.further(), reference.record.documents) for reference in corpus.references)
 
 
 def load_blocks(model: models.Model, executor: Executor) -> list[Future[tasks.Block]]:

@@ -34,7 +34,7 @@ from collapsium.pipeline.engine.setup.request import require_tokens
 from collapsium.pipeline.executors.base import Executor
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduling
-from collapsium.pipeline.fitted_model import load_blocks
+from collapsium.pipeline.fitted_model import columns_of, load_blocks, note_on_fields
 from collapsium.pipeline.models.model import Model, training_corpus
 from collapsium.pipeline.models.registry import require_corpus
 from collapsium.pipeline.monitoring.progress import shows
@@ -214,6 +214,9 @@ def evaluate(
         return _scored(run, Scored(Corpus(options.heldout), True), options.seed, where, labels)
     with documents_for(run, options.unseen, reading=without_none(reading), notice=notice, **where) as new:
         scored = Corpus(options.heldout) if options.heldout is not None else None
+        line = note_on_fields(Model(leaves(run)[0][1]), columns_of(new.corpus))
+        if notice is not None and line is not None:
+            notice(line)
         what = Scored(new.corpus, False, scored)
         score = _scored(run, what, options.seed, where, labels)
     return score if isinstance(score, Reconstruction) else replace(score, unknown=new.unknown)

@@ -23,7 +23,7 @@ from collapsium.pipeline.corpora.texts_in_memory import Frame, is_lazy, read_tab
 from collapsium.pipeline.executors.base import Future, T, in_order
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import Scheduling
-from collapsium.pipeline.fitted_model import lazy_proportions, load_blocks, parts_for
+from collapsium.pipeline.fitted_model import columns_of, lazy_proportions, load_blocks, note_on_fields, parts_for
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family, require_corpus
 from collapsium.pipeline.monitoring.progress import shows
@@ -156,6 +156,9 @@ def infer(
         documents_for(source, documents, reading=without_none(reading), notice=notice, **where) as new,
         table_file(out) as file,
     ):
+        line = note_on_fields(model, columns_of(new.corpus))
+        if notice is not None and line is not None:
+            notice(line)
         rows, schema = 0, SEGMENT_SCHEMA if layout.segments else SCHEMA
         shards = ((reference, ()) for reference in new.corpus.references)
         with (

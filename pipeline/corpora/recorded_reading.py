@@ -93,7 +93,7 @@ FIELDS = ("title", "date", "labels", "covariates")
 # Options of the sources' layout, not of tokenization, which may differ from the recorded ones
 OF_SOURCES = (
     "id", "text", *FIELDS, "date_order", "bad_bytes", "index_base", "layer", "transpose", "values", "header",
-    "vocabulary", "max_decompressed", "encoding", "separator", "label_separator",
+    "vocabulary", "max_decompressed", "encoding", "separator", "label_separator", "unknown_share",
 )  # fmt: skip
 OF_COUNTS = (
     "id", "labels", "covariates", "layer", "transpose", "binarise", "index_base", "vocabulary", "max_decompressed",

@@ -79,6 +79,15 @@ def test_a_corpus_read_again_with_its_options__is_identical(tmp_path_factory, te
     assert ingest(source, place / "twice", like=place / "again", scheduler="serial") == first
 
 
+def test_unknown_shares__are_stored_with_the_documents_of_another_corpus_too(fitted, tmp_path):
+    source = put_lines(tmp_path / "x.jsonl", [{"key": "a", "body": "zzz tacos zzz zzz"}])
+    plain = ingest(source, tmp_path / "plain", like=fitted / "run")
+    with_shares = ingest(source, tmp_path / "shares", like=fitted / "run", unknown_share=True)
+    assert set(with_shares.fields) - set(plain.fields) == {"unknown_share"}
+    shares = [reference.further()["unknown_share"].to_pylist() for reference in Corpus(tmp_path / "shares").references]
+    assert shares == [[0.75]]
+
+
 def test_texts_of_another_format_without_the_fields__are_read(fitted, tmp_path):
     (tmp_path / "new.csv").write_text("key,body\nn1,new york tacos zzz\nn2,\n")
     with documents_for(fitted / "run", tmp_path / "new.csv") as found:

@@ -1,6 +1,7 @@
 """Fits whose documents have priors that depend on their fields (`prevalence`)."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -277,6 +278,29 @@ def test_invalid_formulas__are_refused_in_one_line(corpora, tmp_path, options, m
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "absent"),
+    [
+        ({}, "party or year or date"),
+        ({"party": "a", "year": 1999.0}, "date"),
+        ({"party": "a", "year": 1999.0, "date": "2001-05-01"}, ""),
+    ],
+)
+def test_fields_that_no_unseen_document_has__are_named(reference, tmp_path, fields, absent):
+    source, lines = tmp_path / "new.jsonl", []
+    source.write_text(json.dumps({"id": "x", "text": "w1 w2 w3", **fields}) + "\n", encoding="utf-8")
+    infer(reference, source, tmp_path / "theta.npy", scheduler="serial", notice=lines.append)
+    evaluate(reference, unseen=source, scheduler="serial", notice=lines.append)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Model(reference).transform(source)
+        Model(reference).transform(pd.DataFrame([{"text": "w1 w2 w3", **fields}]))
+    lines += [str(warning.message) for warning in caught]
+    notes = [line for line in lines if line.startswith("no document has")]
+    assert len(notes) == (4 if absent else 0)
+    assert all(note.startswith(f"no document has {absent}, which") for note in notes)
 
 
 def test_unseen_documents_with_new_levels_or_beyond_a_spline__are_refused_in_one_line(reference, corpora, tmp_path):
