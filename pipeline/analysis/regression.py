@@ -77,6 +77,7 @@ CURVE = 25  # Points of a curve over a number
 MAX_GRID = 1000  # Predictions of a call
 POLISH_STEPS = 12  # Steps of the prior from one that all documents share; 6 leave effects on short texts 5% too small
 MAX_LOGIT_STEPS = 60
+ROUNDING = 1e-12  # Standard errors, relative to a topic's largest coefficient, that are rounding
 LOGIT_TOLERANCE = 1e-9  # Largest change of a coefficient of the last step
 PRIOR_UNITS = 4.0  # Clusters, or documents without clusters, by which the variance of all groups weighs in each group's
 SIGNIFICANT = 1.96  # |t| that permuted fields exceed in 5% of the cases
@@ -115,7 +116,8 @@ class Effects(ShortRepr):
     kind : str
         ``coefficient``, ``prediction`` or ``difference``.
     estimate, se, low, high, p : numpy.ndarray of float64, shape (terms, topics)
-        Estimates, standard errors, limits of the interval, and two-sided p-values, which are NaN for predictions.
+        Estimates, standard errors, limits of the interval, and two-sided p-values, which are NaN for predictions and
+        where the standard error is zero.
     link : str
         ``identity``: estimates are shares, between 0 and 1; ``logit``: coefficients and differences are log odds.
     errors : str
@@ -693,7 +695,12 @@ class Regression:
             within = bread * (residual / (documents - rank))[:, np.newaxis, np.newaxis]
         else:
             within = bread @ symmetric(meat, rank) @ bread * (documents / (documents - rank))
-        return beta, within + between_covariance, df
+        covariance = within + between_covariance
+        # The residuals of a topic whose proportions are constant, or follow from the fields, are rounding.
+        largest = np.abs(beta).max(axis=0)
+        exact = np.sqrt(np.maximum(np.einsum("kpp->kp", covariance), 0.0).max(axis=1)) <= ROUNDING * largest
+        beta = np.where(exact & (np.abs(beta) <= ROUNDING * largest), 0.0, beta)
+        return beta, np.where(exact[:, np.newaxis, np.newaxis], 0.0, covariance), df
 
     def _logit(
         self, products: Floats, squares: Floats, permuted: Callable[[], Iterator[Permuted]] | None
@@ -1057,7 +1064,7 @@ def _intervals(
     t = float(stats.t.ppf(0.5 + options.level / 2, df))
     if kind != "prediction":
         with np.errstate(divide="ignore", invalid="ignore"):
-            p = 2.0 * stats.t.sf(np.abs(at / se), df)
+            p = np.where(se > 0.0, 2.0 * stats.t.sf(np.abs(at / se), df), np.nan)
         return at, se, at - t * se, at + t * se, np.asarray(p, dtype=np.float64)
     nothing = np.full(at.shape, np.nan)
     if options.link == "logit":

@@ -283,7 +283,8 @@ def _print(estimates: pipeline.Effects, level: float) -> None:
         print(f"  {'id':>{width}} {'estimate':>9} {'se':>8} {f'{level:.0%} interval':>19}{tested}  words")
         for column, topic in enumerate(estimates.topics.tolist()):
             interval = f"[{estimates.low[row, column]:8.4f}, {estimates.high[row, column]:7.4f}]"
-            p = "" if estimates.kind == "prediction" else f" {adjusted[row, column]:8.4f}"
+            known = "-" if math.isnan(adjusted[row, column]) else f"{adjusted[row, column]:.4f}"
+            p = "" if estimates.kind == "prediction" else f" {known:>8}"
             estimate = f"{estimates.estimate[row, column]:9.4f} {estimates.se[row, column]:8.4f}"
             print(f"  {topic:>{width}} {estimate} {interval}{p}  {plain(estimates.words[column])}")
     errors = {"cluster": f"clustered ({estimates.clusters:,} clusters)", "robust": "robust (HC1)"}.get(

@@ -202,6 +202,18 @@ def test_contrasts__are_differences_of_predictions_with_the_errors_of_the_coeffi
     np.testing.assert_allclose(slope.se[0], 10 * coefficients.se[place], rtol=1e-8)
 
 
+@pytest.mark.parametrize("options", [{}, {"link": "logit"}, {"cluster": "cluster"}, {"errors": "classical"}])
+def test_a_constant_proportion__has_no_effect_and_no_p_value(options):
+    theta, frame, _ = table(9, 150)
+    constant = np.column_stack([np.full(len(theta), 0.3), 0.7 * theta])
+    found = table_effects(constant, frame, "~ group + year", contrast=["group"], **options)
+    assert (found.estimate[:, 0] == 0.0).all()
+    assert (found.se[:, 0] == 0.0).all()
+    assert np.isnan(found.p[:, 0]).all()
+    rest = table_effects(0.7 * theta, frame, "~ group + year", contrast=["group"], **options)
+    np.testing.assert_allclose(found.p_adjusted[:, 1:], rest.p_adjusted, rtol=1e-6)
+
+
 def test_adjusted_p_values__follow_holm():
     theta, frame, _ = table(9, 100, topics=4)
     found = table_effects(theta, frame, "~ year")
