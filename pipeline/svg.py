@@ -22,6 +22,7 @@ Value = TypeVar("Value")
 # Sizes in units of the chart, each about a pixel on a wide screen.
 WIDTH, HEIGHT = 360.0, 210.0
 LEFT, RIGHT, TOP, BOTTOM = 72.0, 12.0, 10.0, 28.0
+CHARACTER = 8.0  # Width of a digit of ticks, in wide typefaces
 FAR = 1000.0  # Distance outside the chart at which positions are cut off, because they are invisible anyway
 MAX_POINTS = 400
 # Share of the iterations left out of the vertical range: the first values would flatten all later ones.
@@ -132,7 +133,8 @@ class Chart:
                 parts.append(f'<line class="grid" x1="{self.left:g}" x2="{right:g}" y1="{height}" y2="{height}"/>')
             parts.append(f'<text class="up" x="{self.left - 6:g}" y="{height}">{escape(text)}</text>')
         for value, text in x_ticks:
-            across = self.at(value, self.y[0])[0]
+            half = min(CHARACTER * len(text), self.width) / 2  # A text at an edge is moved inwards
+            across = min(max(self.at(value, self.y[0])[0], half), self.width - half)
             parts.append(f'<text class="across" x="{across:.1f}" y="{self.height - 10:g}">{escape(text)}</text>')
         # An inner picture cuts off everything outside of it.
         box = (self.left, top, right - self.left + 2, tall)

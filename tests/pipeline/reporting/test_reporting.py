@@ -19,7 +19,7 @@ from collapsium.pipeline import Model, edit, export, fit, formatting, infer, ing
 from collapsium.pipeline import measure as measure_topics
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.reporting.embedding import WEIGHTS, classical_scaling, measure, relevant
-from collapsium.pipeline.svg import ticks
+from collapsium.pipeline.svg import Chart, ticks
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OccupiedError, OptionError
 
 
@@ -144,6 +144,15 @@ def test_ticks__are_in_range_and_few(low, spread):
     found = ticks(low, low + spread)
     assert all(low - 1e-6 * spread - 1e-9 <= value <= low + spread + 1e-6 * spread + 1e-9 for value in found)
     assert len(found) <= 6
+
+
+@given(st.floats(0.0, 1.0), st.text("0123456789-", min_size=1, max_size=30))
+def test_texts_of_ticks__are_inside_the_picture(at, text):
+    chart = Chart((0.0, 1.0), (0.0, 1.0))
+    [(x, shown)] = re.findall(r'class="across" x="([0-9.]+)"[^>]*>([^<]+)<', chart.drawn("", [(at, text)]))
+    half = 4.0 * len(text)
+    assert shown == text
+    assert half - 0.05 <= float(x) <= chart.width - half + 0.05
 
 
 @pytest.mark.parametrize(
