@@ -41,6 +41,7 @@ FREX_WEIGHT = 0.5  # omega, the weight of exclusivity in FREX, as in the R packa
 RELEVANCE_WEIGHT = 0.6
 # Expected tokens of a word in a topic below which it comes after all others, because its lift is due to the prior
 MIN_EXPECTED_TOKENS = 0.5
+LEAST_SHARE = 1e-12  # Share of the tokens up to which a topic has none: a family's expected counts may never reach zero
 CELLS_IN_MEMORY = 1 << 24  # Probabilities that are held in memory at a time; FREX needs all words of a topic together
 
 
@@ -79,6 +80,7 @@ def stability(reference: Model, fits: Sequence[Model]) -> dict[int, Stability]:
 
 # A topic is flagged if it has this share of the tokens, and is the main topic of fewer documents than this part of it.
 LARGE, FEW = 0.01, 0.1
+NAMED = 5  # Flagged topics that are named
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     joined = has_consensus(run) or bool(model.members)
     entries = []
     for row in rows:
-        if tokens.any() and not tokens[row] > 0.0:
+        if tokens.max() > LEAST_SHARE >= tokens[row]:
             continue
         topic = int(described.ids[row])
         pairs = zip(described.words[row], described.probability[row], strict=True)
@@ -203,7 +205,7 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
 
 
 def held_by_few(topics: Sequence[Topic], summary: SummaryRecord | None) -> list[str]:
-    """Return a line for each large topic that is the main topic of hardly any document.
+    """Return a line on large topics that are the main topic of hardly any document; none without such topics.
 
     Such a topic comes from a few long documents, or is spread thinly over all of them.
     """
@@ -211,12 +213,22 @@ def held_by_few(topics: Sequence[Topic], summary: SummaryRecord | None) -> list[
         return []
     main = {topic.id: topic.documents for topic in summary.topics}
     total = sum(main.values())
-    return [
-        f"Topic {topic.id} has {topic.share:.1%} of the tokens, but is the main topic of {main[topic.id]:,} of "
-        f"{total:,} documents."
+    flagged = [
+        topic
         for topic in topics
         if topic.id in main and topic.share >= LARGE and main[topic.id] < FEW * topic.share * total
     ]
+    if not flagged:
+        return []
+    if len(flagged) == 1:
+        [topic] = flagged
+        documents = f"{main[topic.id]:,} of {total:,} documents"
+        return [f"Topic {topic.id} has {topic.share:.1%} of the tokens, but is the main topic of {documents}."]
+    names = ", ".join(f"{topic.id} ({topic.share:.1%})" for topic in flagged[:NAMED])
+    more = f" and {len(flagged) - NAMED} more" if len(flagged) > NAMED else ""
+    most = max(main[topic.id] for topic in flagged)
+    documents = f"{f'at most {most:,}' if most else 'none'} of {total:,} documents"
+    return [f"Topics {names}{more} have these shares of the tokens, but each is the main topic of {documents}."]
 
 
 def describe(model: Model, words: int, ranking: RankOptions = BY_PROBABILITY) -> Description:

@@ -1,6 +1,7 @@
 """Rankings of words agree with their definitions, one word at a time."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from collapsium.pipeline.models import topics as ranking
 from collapsium.pipeline.models.topics import word_scores
 from collapsium.pipeline.options import RankOptions
 from collapsium.storage.errors import OptionError
+from collapsium.storage.runs.summary import SummaryRecord, TopicSummary
 from tests.pipeline.cli.commands import command, one_line
 
 MEASURES = ("frex", "lift", "relevance")
@@ -126,3 +128,38 @@ def test_components_of_vectors__have_no_other_ranking(tmp_path):
     simulate(tmp_path / "vectors", family="hca", documents=40, words=6, seed=1)
     with pytest.raises(OptionError, match="loadings"):
         topics(tmp_path / "vectors", 3, rank_by="frex")
+
+
+def test_topics_that_have_only_rounding_errors_of_tokens__are_left_out(run, monkeypatch):
+    share = np.array([0.6, 1e-155, 0.4])
+    described = ranking.describe(Model(run), 5)
+    row = np.zeros(3, dtype=np.int64)
+    replaced = replace(
+        described, ids=np.arange(3), share=share, words=described.words[row], probability=described.probability[row]
+    )
+    monkeypatch.setattr(ranking, "describe", lambda *_: replaced)
+    monkeypatch.setattr(ranking, "stability", lambda *_: {})
+    assert [topic.id for topic in topics(run, 5)] == [0, 2]
+
+
+def summary_with(main):
+    """Return the summary of a model whose topics are the main topics of some numbers of documents."""
+    parts = [TopicSummary(id=topic, documents=number, examples=()) for topic, number in enumerate(main)]
+    return SummaryRecord(model="", documents=sum(main), topics=tuple(parts), examples=(), fields=())
+
+
+SEVERAL = "Topics {} have these shares of the tokens, but each is the main topic of {} documents."
+
+
+@pytest.mark.parametrize(
+    ("main", "lines"),
+    [
+        ((50, 50), []),
+        ((999, 1), ["Topic 1 has 50.0% of the tokens, but is the main topic of 1 of 1,000 documents."]),
+        ((998, 0, 2), [SEVERAL.format("1 (33.3%), 2 (33.3%)", "at most 2 of 1,000")]),
+        ((9, *[0] * 7), [SEVERAL.format(", ".join(f"{n} (12.5%)" for n in range(1, 6)) + " and 2 more", "none of 9")]),
+    ],
+)
+def test_large_topics_that_lead_in_hardly_any_document__are_named_in_one_line(main, lines):
+    found = [ranking.Topic(topic, 1.0 / len(main), []) for topic in range(len(main))]
+    assert ranking.held_by_few(found, summary_with(main)) == lines
