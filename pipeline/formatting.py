@@ -89,9 +89,12 @@ def plain(text: str) -> str:
 
 
 def shortened(text: str, letters: int) -> str:
-    """Return a text without control characters, cut to at most `letters` characters."""
+    """Return a text without control characters, cut to at most `letters` characters, if possible between words."""
     text = plain(text)
-    return text if len(text) <= letters else text[: letters - 1] + "…"
+    if len(text) <= letters:
+        return text
+    words = text[:letters].rpartition(" ")[0].rstrip()
+    return (words if len(words) > letters / 2 else text[: letters - 1]) + "…"
 
 
 def shown_options(options: Mapping[str, object]) -> dict[str, object]:

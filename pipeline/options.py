@@ -13,7 +13,7 @@ import operator
 import os
 import reprlib
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
@@ -118,6 +118,16 @@ def kinds_of(annotation: Any) -> tuple[Any, ...]:
     if get_origin(annotation) is Annotated:
         return kinds_of(get_args(annotation)[0])
     return tuple(kind for argument in get_args(annotation) for kind in kinds_of(argument) if kind is not type(None))
+
+
+def marks_of(annotation: Any) -> Iterator[Any]:
+    """Yield the marks of an annotation, and of each type of a union."""
+    if get_origin(annotation) is Annotated:
+        yield from get_args(annotation)[1:]
+        yield from marks_of(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType):
+        for kind in get_args(annotation):
+            yield from marks_of(kind)
 
 
 def python_type(annotation: Any, metadata: Iterable[Any] = ()) -> Any:

@@ -46,6 +46,7 @@ from collapsium.pipeline.options import (
     choices_of,
     heading_of,
     kinds_of,
+    marks_of,
     names_of,
     spelled_flag,
     value_of,
@@ -294,7 +295,7 @@ def _parameter(
 
 def _read_value(field: FieldInfo, value: Any) -> Any:
     """Return the value of a flag for its model: a number, a choice, a list of names, or as cyclopts read it."""
-    if any(isinstance(mark, Commas) for mark in field.metadata):
+    if any(isinstance(mark, Commas) for mark in (*field.metadata, *marks_of(field.annotation))):
         return [name for text in value for name in names_of(text)]
     kinds = kinds_of(field.annotation)
     for number in (int, float):

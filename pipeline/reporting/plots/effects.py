@@ -315,6 +315,12 @@ def _curves(
             )
             panel.plot(at, estimate, color=colour, linewidth=1.4, label=plain(name))
             panel.fill_between(at, low, high, color=colour, alpha=0.18, linewidth=0)
+        shares = effects.estimate[:, column]
+        possible = (shares >= 0.0) & (shares <= 1.0)
+        if effects.kind == "prediction" and possible.any() and not possible.all():
+            # A line that leaves what is possible, where a group has no documents, would flatten all others.
+            top = 105.0 * float(effects.high[possible, column].max())
+            panel.set_ylim(-0.05 * top, top)
         if effects.kind != "prediction":
             panel.axhline(0.0, color="#000000", linewidth=0.8)
         words = shortened(plain(effects.words[column]), MAX_LETTERS)

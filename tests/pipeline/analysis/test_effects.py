@@ -811,6 +811,17 @@ def test_families_without_dirichlet_proportions__are_reported_to_treat_proportio
     assert any("The family labeled-lda has no posteriors of documents" in note for note in found.notes)
 
 
+def test_curves_of_a_group_beyond_its_documents__do_not_flatten_the_others():
+    theta, frame, _ = table(10, 200)
+    frame["year"] = np.where(frame.group == "a", 2000.0 + 0.05 * (frame.year - 2000.0), frame.year)
+    found = table_effects(theta, frame, "~ group * poly(year, 2)", at=["year=1980,1990,2000,2010", "group"])
+    assert found.estimate.max() > 2.0
+    for panel in effects_figure(found).axes:
+        bottom, top = panel.get_ylim()
+        assert -6.0 < bottom < 0.0
+        assert 0.0 < top <= 105.0
+
+
 def test_plots__are_forest_plots_and_curves(run, tmp_path, capsys):
     forest = effects(run / "run", "~ party + score", posteriors="fit", scheduler="serial")
     assert len([panel for panel in effects_figure(forest).axes if panel.get_visible()]) == 2

@@ -180,6 +180,8 @@ def test_plot__draws_the_requested_panels(run_and_corpus, tmp_path, capsys):
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     assert plot(run_and_corpus[0], tmp_path / "e.svg", what="map") == ["map"]
     assert plot(run_and_corpus[0], tmp_path / "f.svg", what="sizes,map") == ["sizes", "map"]
+    assert main(["plot", str(run_and_corpus[0]), str(tmp_path / "g.svg"), "--what", "sizes,map"]) == 0
+    assert (tmp_path / "g.svg").read_bytes() == (tmp_path / "f.svg").read_bytes()
     for out, what in (("d.gif", None), ("d.svg", ["objective"]), ("d.svg", ["colours"])):
         with pytest.raises(OptionError):
             plot(run_and_corpus[0], tmp_path / out, what=what)

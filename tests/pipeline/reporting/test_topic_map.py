@@ -119,6 +119,9 @@ def test_texts__do_not_overlap_and_stay_within_the_plane(seed, count, distances)
 def test_names__are_short_and_without_control_characters():
     assert shortened("a\x1bb", 9) == "a\N{REPLACEMENT CHARACTER}b"
     assert shortened("abcdef", 4) == "abc…"
+    assert [shortened("one two three", letters) for letters in (13, 12, 8, 7, 5)] == [
+        "one two three", "one two…", "one two…", "one tw…", "one…"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 12), (10, 12), (80, 12), (80, 22)])
