@@ -576,8 +576,10 @@ class Regression:
     def _require_views(self) -> None:
         """Refuse options that do not fit the formula, before posteriors are sampled."""
         options = self.options
-        self._grid(options.at)
-        self._contrasts(options.contrast)
+        predicted = {name for values in self._grid(options.at) for name in values}
+        compared = {name for _, left, _ in self._contrasts(options.contrast) for name in left}
+        if both := sorted(predicted & compared):
+            raise OptionError(f"{both[0]!r} is also the field of a `contrast`, which sets its values", "at")
         if options.cluster is None and options.errors == "classical" and (options.link == "logit" or self.weigh):
             raise OptionError("classical errors need the identity link", "errors")
         if options.permutations and not self._permuted_columns(self._permuted_field):
@@ -902,8 +904,15 @@ class Regression:
 
     def _mean_rows(self, settings: Sequence[Mapping[str, float | str]]) -> Floats:
         """Return the mean design row of the documents with fields set to values; (settings, columns)."""
+        rows = np.zeros((len(settings), len(self.design.columns)))
+        for varied in dict.fromkeys(frozenset(values) for values in settings):
+            places = [place for place, values in enumerate(settings) if values.keys() == varied]
+            rows[places] = self._mean_rows_of(varied, [settings[place] for place in places])
+        return rows
+
+    def _mean_rows_of(self, varied: frozenset[str], settings: Sequence[Mapping[str, float | str]]) -> Floats:
+        """Return `_mean_rows` for settings of the same fields."""
         design = self.design
-        varied = {name for values in settings for name in values}
         mixed = any(fields & varied and not fields <= varied for fields, _ in design.terms)
         complete = all(fields <= varied for fields, _ in design.terms)
         if mixed or not (design.intercept or complete):
@@ -912,8 +921,9 @@ class Regression:
         # Without an intercept, all columns depend on the values alone, as with the indicators of periods.
         means = self.gram[0] / self.documents if design.intercept else np.zeros(len(design.columns))
         rows = np.tile(means, (len(settings), 1))
+        # The values of other fields do not matter, but a level must exist.
         single = {
-            name: np.full(1, counts.mean) if counts.is_number else counts.values[:1]
+            name: np.full(1, counts.mean) if counts.is_number and not design.has_levels(name) else counts.values[:1]
             for name, counts in design.counts.items()
             if name in design.formula.names
         }

@@ -310,6 +310,26 @@ def test_numbers_with_a_relatively_small_variance__are_refused_unless_centred():
     np.testing.assert_allclose(slopes[1] * 1e-8, slopes[0], rtol=1e-4)
 
 
+def test_several_contrasts__each_average_over_the_documents():
+    theta, frame, _ = table(3, 80)
+    single = [
+        table_effects(theta, frame, "~ group * year", contrast=[text]) for text in ("group=a,b", "year=2010,1990")
+    ]
+    both = table_effects(theta, frame, "~ group * year", contrast=["group=a,b", "year=2010,1990"])
+    assert both.terms == [term for found in single for term in found.terms]
+    np.testing.assert_array_equal(both.estimate, np.concatenate([found.estimate for found in single]))
+    np.testing.assert_array_equal(both.se, np.concatenate([found.se for found in single]))
+
+
+def test_contrasts_beside_numbers_as_levels__equal_coefficients():
+    theta, frame, _ = table(3, 80)
+    frame["code"] = [10.0, 12.0, 17.0, 10.0] * 20
+    coefficients = table_effects(theta, frame, "~ group + C(code)")
+    found = table_effects(theta, frame, "~ group + C(code)", contrast=["group"])
+    np.testing.assert_allclose(found.estimate, coefficients.estimate[1:3], rtol=1e-10)
+    np.testing.assert_allclose(found.se, coefficients.se[1:3], rtol=1e-10)
+
+
 def test_levels_with_commas__can_be_compared():
     theta, frame, _ = table(11, 90)
     frame["group"] = frame["group"].replace({"c": "Paris, Texas"})
@@ -391,6 +411,7 @@ def test_formulas_with_any_characters__are_estimated_or_refused_in_one_line(text
         ("~ group", {"at": ["yaer"]}, "at: 'yaer' is not a field of the formula"),
         ("~ year", {"at": ["year=soon"]}, "at: year: expected a number, found 'soon'"),
         ("~ group", {"contrast": ["group=a"]}, "expected two values, such as group=A,B"),
+        ("~ year", {"at": ["year"], "contrast": ["year=2010,1990"]}, "at: 'year' is also the field of a `contrast`"),
         ("~ year", {"cluster": "clutser"}, "cluster: no field 'clutser' (did you mean 'cluster'?)"),
         ("~ year", {"cluster": "same"}, "expected two clusters or more"),
         ("~ year", {"level": 2}, "level: expected a share between 0 and 1"),
