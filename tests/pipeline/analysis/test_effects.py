@@ -150,6 +150,28 @@ def test_logit__gives_the_coefficients_of_statsmodels():
         np.testing.assert_allclose(found.se[:, topic], expected.bse * np.sqrt(200 / 194), rtol=1e-6)
 
 
+def test_logit__converges_for_levels_far_from_the_mean_share():
+    share = np.concatenate([np.linspace(0.005, 0.02, 590), np.full(10, 0.6)])
+    level = [f"a{number // 60}" if number < 590 else f"b{number // 2}" for number in range(600)]
+    found = table_effects(
+        np.stack([share, 1.0 - share], axis=1), {"level": level}, "~ level", link="logit", at=["level"]
+    )
+    expected = pd.Series(share).groupby(level).mean()
+    assert found.terms == [f"level={name}" for name in expected.index]
+    np.testing.assert_allclose(found.estimate[:, 0], expected, rtol=1e-8)
+    assert not found.notes
+
+
+def test_logit__leaves_topics_that_are_absent_at_some_values_at_small_shares():
+    theta, frame, _ = table(2, 60)
+    group = frame.group.to_numpy()
+    theta[group == "a"] = [0.0, 0.0, 1.0]
+    found = table_effects(theta, frame, "~ group", link="logit", at=["group"])
+    means = np.array([theta[group == name].mean(axis=0) for name in "abc"])
+    np.testing.assert_allclose(found.estimate, means, atol=1e-9)
+    assert found.notes[-1] == "The logit did not converge; a topic may be absent at some values."
+
+
 def test_predictions__average_over_the_documents_and_lie_between_zero_and_one():
     theta, frame, rows = table(7, 120)
     found = table_effects(theta, frame, "~ group * year", at=["group=b", "year=1990,2010"])
