@@ -539,6 +539,15 @@ def test_the_date_of_a_table__is_a_number_with_periods_as_the_date_of_a_run(writ
     assert labels.terms == ["Intercept", "date[T.spring]"]
 
 
+def test_dates_with_hours__differ_within_a_day():
+    theta, _, _ = table(2, 50)
+    dates = pd.Series(pd.date_range("2020-02-28", periods=50, freq="90min"))
+    expected = table_effects(theta, {"date": dates.dt.strftime("%Y-%m-%dT%H:%M")}, "~ center(date)")
+    for moments in (dates, dates.dt.tz_localize("UTC"), dates.dt.to_pydatetime()):
+        found = table_effects(theta, {"date": moments}, "~ center(date)")
+        np.testing.assert_allclose(found.estimate, expected.estimate, rtol=1e-6)
+
+
 def test_frames_of_other_libraries__are_tables():
     import polars
     import pyarrow as pa
