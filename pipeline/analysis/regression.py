@@ -874,11 +874,12 @@ class Regression:
                         f"expected two values, such as {name}=A,B for A minus B; found {text!r}", "contrast"
                     )
                 pairs = [(values[0], values[1])]
-            elif self.counts[name].is_number:
+            elif self.counts[name].is_number and not self.design.has_levels(name):
                 ends = self.counts[name].values
                 pairs = [(float(ends[-1]), float(ends[0]))]
             else:
-                reference = self.design.levels_of(name)[0]
+                texts = [level_text(value) for value in values]
+                reference = values[texts.index(self.design.levels_of(name)[0])]
                 pairs = [(value, reference) for value in values if value != reference]
             for left, right in pairs:
                 shown = self._texts(name, [left, right])

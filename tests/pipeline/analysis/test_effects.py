@@ -352,6 +352,15 @@ def test_contrasts_beside_numbers_as_levels__equal_coefficients():
     np.testing.assert_allclose(found.se, coefficients.se[1:3], rtol=1e-10)
 
 
+def test_contrasts_of_numbers_as_levels__compare_each_with_the_most_frequent():
+    theta, frame, _ = table(3, 80)
+    frame["code"] = [10.0, 12.0, 17.5, 12.0, np.nan] * 16
+    coefficients = table_effects(theta, frame, "~ C(code) + year")
+    found = table_effects(theta, frame, "~ C(code) + year", contrast=["code"])
+    assert found.terms == ["code: 10 - 12", "code: 17.5 - 12", "code: (missing) - 12"]
+    np.testing.assert_allclose(found.estimate, coefficients.estimate[1:4], rtol=1e-10)
+
+
 def test_levels_with_commas__can_be_compared():
     theta, frame, _ = table(11, 90)
     frame["group"] = frame["group"].replace({"c": "Paris, Texas"})
