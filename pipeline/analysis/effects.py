@@ -514,5 +514,7 @@ def _column(pd: Any, column: pd.Series, option: str) -> Values:
     if pd.api.types.is_datetime64_any_dtype(column):
         starts = column.dt.year
         length = np.where(column.dt.is_leap_year, 366.0, 365.0)
-        return np.asarray(starts + (column.dt.day_of_year - 1) / length, dtype=np.float64)
+        # To the hour, as dates of a corpus and dates that are texts
+        days = column.dt.day_of_year - 1 + column.dt.hour / 24.0
+        return np.asarray(starts + days / length, dtype=np.float64)
     return np.array([None if pd.isna(value) else str(value) for value in column], dtype=object)

@@ -79,6 +79,8 @@ POLISH_STEPS = 12  # Steps of the prior from one that all documents share; 6 lea
 MAX_LOGIT_STEPS = 60
 ROUNDING = 1e-12  # Standard errors, relative to a topic's largest coefficient, that are rounding
 LOGIT_TOLERANCE = 1e-9  # Largest change of a coefficient of the last step
+LOGIT_ROUNDING = 1e-12  # Relative change of the likelihood that may be rounding
+LOGIT_FLAT = 1e-14  # Least curvature, relative to the largest, of coefficients that have a limit
 PRIOR_UNITS = 4.0  # Clusters, or documents without clusters, by which the variance of all groups weighs in each group's
 SIGNIFICANT = 1.96  # |t| that permuted fields exceed in 5% of the cases
 
@@ -375,14 +377,17 @@ def _moments(
 
 def _logit_moments(
     run: _Pass, part: int, posterior: Mapping[str, Array] | None, permuted: Permuted | None, beta: Floats
-) -> tuple[Floats, ...]:
-    """Return the score X'W(m - p) and the information sum w p (1 - p) x x' of a fractional logit."""
+) -> tuple[Floats, Floats, Floats]:
+    """Return the score X'W(m - p), the information sum w p (1 - p) x x' and the likelihood of a fractional logit."""
     sums = []
     for chunk in run.chunks(part, posterior, permuted):
-        p = _logistic(chunk.rows @ beta)
+        predictor = chunk.rows @ beta
+        p = _logistic(predictor)
         scores = _products(chunk.rows, (chunk.mean - p) * chunk.weights)
-        sums.append((scores, _squares(chunk.rows, p * (1.0 - p) * chunk.weights)))
-    return _summed(sums)
+        logs = ((chunk.mean * predictor - np.logaddexp(0.0, predictor)) * chunk.weights).sum(axis=0)
+        sums.append((scores, _squares(chunk.rows, p * (1.0 - p) * chunk.weights), logs))
+    scores, information, likelihood = _summed(sums)
+    return scores, information, likelihood
 
 
 def _logistic(x: Floats) -> Floats:
@@ -578,8 +583,10 @@ class Regression:
     def _require_views(self) -> None:
         """Refuse options that do not fit the formula, before posteriors are sampled."""
         options = self.options
-        self._grid(options.at)
-        self._contrasts(options.contrast)
+        predicted = {name for values in self._grid(options.at) for name in values}
+        compared = {name for _, left, _ in self._contrasts(options.contrast) for name in left}
+        if both := sorted(predicted & compared):
+            raise OptionError(f"{both[0]!r} is also the field of a `contrast`, which sets its values", "at")
         if options.cluster is None and options.errors == "classical" and (options.link == "logit" or self.weigh):
             raise OptionError("classical errors need the identity link", "errors")
         if options.permutations and not self._permuted_columns(self._permuted_field):
@@ -713,18 +720,30 @@ class Regression:
             share = np.clip(products[0] / total[0, 0], 1e-9, 1.0 - 1e-9)
             beta[0] = np.log(share / (1.0 - share))
         matrices = symmetric(np.zeros((squares.shape[0], products.shape[1])), rank)
+        before, step, reached = beta, np.zeros(beta.shape), np.full(products.shape[1], -np.inf)
+        endless = np.zeros(products.shape[1], dtype=bool)
         for _ in range(MAX_LOGIT_STEPS):
-            score, information = _summed(self._documents(_logit_moments, permuted, beta))
+            score, information, likelihood = _summed(self._documents(_logit_moments, permuted, beta))
             matrices = symmetric(information, rank)
             # Without a curvature, for example of topics that no document has, there is no step.
             matrices += np.eye(rank) * (matrices[:, :1, :1] < 1e-12)
-            step = np.linalg.solve(matrices, score.T[:, :, np.newaxis])[:, :, 0].T
-            beta += np.clip(step, -2.0, 2.0)
+            # A step that goes too far, for example of levels with few documents, is halved. Coefficients have no limit
+            # where the curvature vanishes and the likelihood no longer rises.
+            rounding = LOGIT_ROUNDING * np.abs(likelihood)
+            roots = np.linalg.eigvalsh(matrices)
+            too_far = likelihood < reached - rounding
+            endless |= ~too_far & (likelihood <= reached + rounding) & (roots[:, 0] <= LOGIT_FLAT * roots[:, -1])
+            before, reached = np.where(too_far, before, beta), np.where(too_far, reached, likelihood)
+            solvable = np.where((too_far | endless)[:, np.newaxis, np.newaxis], np.eye(rank), matrices)
+            newton = np.linalg.solve(solvable, score.T[:, :, np.newaxis])[:, :, 0].T
+            step = np.where(endless, 0.0, np.where(too_far, step / 2.0, np.clip(newton, -2.0, 2.0)))
+            beta = before + step
             if np.abs(step).max() < LOGIT_TOLERANCE:
                 break
         else:
-            if permuted is None:
-                self.notes.append("The logit did not converge; a topic may be absent at some values.")
+            endless[:] = True
+        if permuted is None and endless.any():
+            self.notes.append("The logit did not converge; a topic may be absent at some values.")
         return np.asarray(beta, dtype=np.float64), np.asarray(np.linalg.inv(matrices), dtype=np.float64)
 
     def estimates(self, ids: npt.NDArray[np.int64], words: list[str], *, by_field: bool = False) -> list[Effects]:
@@ -862,11 +881,12 @@ class Regression:
                         f"expected two values, such as {name}=A,B for A minus B; found {text!r}", "contrast"
                     )
                 pairs = [(values[0], values[1])]
-            elif self.counts[name].is_number:
+            elif self.counts[name].is_number and not self.design.has_levels(name):
                 ends = self.counts[name].values
                 pairs = [(float(ends[-1]), float(ends[0]))]
             else:
-                reference = self.design.levels_of(name)[0]
+                texts = [level_text(value) for value in values]
+                reference = values[texts.index(self.design.levels_of(name)[0])]
                 pairs = [(value, reference) for value in values if value != reference]
             for left, right in pairs:
                 shown = self._texts(name, [left, right])
@@ -909,8 +929,15 @@ class Regression:
 
     def _mean_rows(self, settings: Sequence[Mapping[str, float | str]]) -> Floats:
         """Return the mean design row of the documents with fields set to values; (settings, columns)."""
+        rows = np.zeros((len(settings), len(self.design.columns)))
+        for varied in dict.fromkeys(frozenset(values) for values in settings):
+            places = [place for place, values in enumerate(settings) if values.keys() == varied]
+            rows[places] = self._mean_rows_of(varied, [settings[place] for place in places])
+        return rows
+
+    def _mean_rows_of(self, varied: frozenset[str], settings: Sequence[Mapping[str, float | str]]) -> Floats:
+        """Return `_mean_rows` for settings of the same fields."""
         design = self.design
-        varied = {name for values in settings for name in values}
         mixed = any(fields & varied and not fields <= varied for fields, _ in design.terms)
         complete = all(fields <= varied for fields, _ in design.terms)
         if mixed or not (design.intercept or complete):
@@ -919,8 +946,9 @@ class Regression:
         # Without an intercept, all columns depend on the values alone, as with the indicators of periods.
         means = self.gram[0] / self.documents if design.intercept else np.zeros(len(design.columns))
         rows = np.tile(means, (len(settings), 1))
+        # The values of other fields do not matter, but a level must exist.
         single = {
-            name: np.full(1, counts.mean) if counts.is_number else counts.values[:1]
+            name: np.full(1, counts.mean) if counts.is_number and not design.has_levels(name) else counts.values[:1]
             for name, counts in design.counts.items()
             if name in design.formula.names
         }

@@ -31,7 +31,7 @@ from collapsium.storage.building.split import split_documents
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.lineage import lineage_of
 from collapsium.storage.corpus.shard import Shard
-from collapsium.storage.errors import InputError
+from collapsium.storage.errors import InputError, OptionError
 from collapsium.storage.runs.members import leaves
 from collapsium.workers import special_functions as special
 from collapsium.workers import tasks
@@ -165,6 +165,9 @@ class Scored:
                     submitted.append(executor.submit(_predict_unseen, url, reference, first, blocks, seed))
                     first += reference.record.documents
                 return submitted
+            if self.known and model.members:
+                # The record of a mean stores no proportions of its members.
+                raise OptionError(f"{url}: is the mean of members; to score held-out tokens, name their run")
             fitted = [None] * len(held) if self.known else references
             pairs = zip(fitted, held, strict=True)
             return [executor.submit(_predict_further, url, *pair, blocks, seed) for pair in pairs]

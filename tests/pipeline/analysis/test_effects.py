@@ -150,6 +150,28 @@ def test_logit__gives_the_coefficients_of_statsmodels():
         np.testing.assert_allclose(found.se[:, topic], expected.bse * np.sqrt(200 / 194), rtol=1e-6)
 
 
+def test_logit__converges_for_levels_far_from_the_mean_share():
+    share = np.concatenate([np.linspace(0.005, 0.02, 590), np.full(10, 0.6)])
+    level = [f"a{number // 60}" if number < 590 else f"b{number // 2}" for number in range(600)]
+    found = table_effects(
+        np.stack([share, 1.0 - share], axis=1), {"level": level}, "~ level", link="logit", at=["level"]
+    )
+    expected = pd.Series(share).groupby(level).mean()
+    assert found.terms == [f"level={name}" for name in expected.index]
+    np.testing.assert_allclose(found.estimate[:, 0], expected, rtol=1e-8)
+    assert not found.notes
+
+
+def test_logit__leaves_topics_that_are_absent_at_some_values_at_small_shares():
+    theta, frame, _ = table(2, 60)
+    group = frame.group.to_numpy()
+    theta[group == "a"] = [0.0, 0.0, 1.0]
+    found = table_effects(theta, frame, "~ group", link="logit", at=["group"])
+    means = np.array([theta[group == name].mean(axis=0) for name in "abc"])
+    np.testing.assert_allclose(found.estimate, means, atol=1e-9)
+    assert found.notes[-1] == "The logit did not converge; a topic may be absent at some values."
+
+
 def test_predictions__average_over_the_documents_and_lie_between_zero_and_one():
     theta, frame, rows = table(7, 120)
     found = table_effects(theta, frame, "~ group * year", at=["group=b", "year=1990,2010"])
@@ -322,6 +344,35 @@ def test_numbers_with_a_relatively_small_variance__are_refused_unless_centred():
     np.testing.assert_allclose(slopes[1] * 1e-8, slopes[0], rtol=1e-4)
 
 
+def test_several_contrasts__each_average_over_the_documents():
+    theta, frame, _ = table(3, 80)
+    single = [
+        table_effects(theta, frame, "~ group * year", contrast=[text]) for text in ("group=a,b", "year=2010,1990")
+    ]
+    both = table_effects(theta, frame, "~ group * year", contrast=["group=a,b", "year=2010,1990"])
+    assert both.terms == [term for found in single for term in found.terms]
+    np.testing.assert_array_equal(both.estimate, np.concatenate([found.estimate for found in single]))
+    np.testing.assert_array_equal(both.se, np.concatenate([found.se for found in single]))
+
+
+def test_contrasts_beside_numbers_as_levels__equal_coefficients():
+    theta, frame, _ = table(3, 80)
+    frame["code"] = [10.0, 12.0, 17.0, 10.0] * 20
+    coefficients = table_effects(theta, frame, "~ group + C(code)")
+    found = table_effects(theta, frame, "~ group + C(code)", contrast=["group"])
+    np.testing.assert_allclose(found.estimate, coefficients.estimate[1:3], rtol=1e-10)
+    np.testing.assert_allclose(found.se, coefficients.se[1:3], rtol=1e-10)
+
+
+def test_contrasts_of_numbers_as_levels__compare_each_with_the_most_frequent():
+    theta, frame, _ = table(3, 80)
+    frame["code"] = [10.0, 12.0, 17.5, 12.0, np.nan] * 16
+    coefficients = table_effects(theta, frame, "~ C(code) + year")
+    found = table_effects(theta, frame, "~ C(code) + year", contrast=["code"])
+    assert found.terms == ["code: 10 - 12", "code: 17.5 - 12", "code: (missing) - 12"]
+    np.testing.assert_allclose(found.estimate, coefficients.estimate[1:4], rtol=1e-10)
+
+
 def test_levels_with_commas__can_be_compared():
     theta, frame, _ = table(11, 90)
     frame["group"] = frame["group"].replace({"c": "Paris, Texas"})
@@ -403,6 +454,7 @@ def test_formulas_with_any_characters__are_estimated_or_refused_in_one_line(text
         ("~ group", {"at": ["yaer"]}, "at: 'yaer' is not a field of the formula"),
         ("~ year", {"at": ["year=soon"]}, "at: year: expected a number, found 'soon'"),
         ("~ group", {"contrast": ["group=a"]}, "expected two values, such as group=A,B"),
+        ("~ year", {"at": ["year"], "contrast": ["year=2010,1990"]}, "at: 'year' is also the field of a `contrast`"),
         ("~ year", {"cluster": "clutser"}, "cluster: no field 'clutser' (did you mean 'cluster'?)"),
         ("~ year", {"cluster": "same"}, "expected two clusters or more"),
         ("~ year", {"level": 2}, "level: expected a share between 0 and 1"),
@@ -506,6 +558,15 @@ def test_the_date_of_a_table__is_a_number_with_periods_as_the_date_of_a_run(writ
     np.testing.assert_allclose(found.estimate[1], theta[later].mean(axis=0) - theta[~later].mean(axis=0))
     labels = table_effects(theta, data[["season"]].rename(columns={"season": "date"}), "~ date")
     assert labels.terms == ["Intercept", "date[T.spring]"]
+
+
+def test_dates_with_hours__differ_within_a_day():
+    theta, _, _ = table(2, 50)
+    dates = pd.Series(pd.date_range("2020-02-28", periods=50, freq="90min"))
+    expected = table_effects(theta, {"date": dates.dt.strftime("%Y-%m-%dT%H:%M")}, "~ center(date)")
+    for moments in (dates, dates.dt.tz_localize("UTC"), dates.dt.to_pydatetime()):
+        found = table_effects(theta, {"date": moments}, "~ center(date)")
+        np.testing.assert_allclose(found.estimate, expected.estimate, rtol=1e-6)
 
 
 def test_frames_of_other_libraries__are_tables():

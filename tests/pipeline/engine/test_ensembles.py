@@ -320,6 +320,11 @@ def test_commands__work_with_an_ensemble(capsys, small, tmp_path, monkeypatch):
     )
 
 
+def test_the_mean_of_members__refuses_held_out_tokens_and_names_the_run(small, ensemble):
+    with pytest.raises(OptionError, match="is the mean of members; to score held-out tokens, name their run"):
+        evaluate(ensemble / "members/mean", heldout=small[1], scheduler="serial")
+
+
 def test_a_finished_ensemble__is_recognised_whatever_event_comes_last(capsys, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     with (run / "events.jsonl").open("a") as file:
