@@ -444,7 +444,7 @@ def _run(argv: Sequence[str] | None) -> int:
     finally:
         # Exit handlers run in reverse order of registration, so these run before Zarr's. Freezing keeps the
         # interpreter from searching all objects for garbage as it ends, which took 0.3 s after a fit.
-        for handler in (_stop_zarr, gc.freeze):
+        for handler in (_stop_zarr, _close_clusters, gc.freeze):
             atexit.unregister(handler)
             atexit.register(handler)
     return result
@@ -510,6 +510,15 @@ def _stop_zarr() -> None:
         if loop is not None and thread is not None and not loop.is_closed():
             loop.call_soon_threadsafe(loop.stop)
             thread.join(timeout=ZARR_STOP)
+
+
+def _close_clusters() -> None:
+    """Close Dask's local clusters; Dask itself prints a traceback if an interrupt came while one started or closed."""
+    close = getattr(sys.modules.get("distributed.deploy.spec"), "close_clusters", None)
+    if close is not None:
+        atexit.unregister(close)
+        with contextlib.suppress(Exception):
+            close()
 
 
 def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001

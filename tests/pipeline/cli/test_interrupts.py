@@ -137,3 +137,20 @@ def test_a_command_whose_run_was_taken_over__has_a_separate_exit_code(capsys, sm
     code, _, err = command(capsys, *words)
     assert code == 5
     assert "another process has taken over" in err
+
+
+def test_exit__closes_clusters_that_an_interrupt_left_half_started_without_a_traceback():
+    program = """
+import atexit, sys, types
+from collapsium.pipeline.cli.main import main
+module = types.ModuleType("distributed.deploy.spec")
+def close_clusters():
+    print("closed")
+    raise AssertionError("Status.init")
+module.close_clusters = atexit.register(close_clusters)
+sys.modules["distributed.deploy.spec"] = module
+main(["info", "none"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout == "closed\n"
+    assert "Traceback" not in done.stderr
