@@ -85,7 +85,7 @@ exit codes:
   3    batch: the new model scores worse than the published one
   4    batch: another process is working on the job
   5    another process took over the work while this one was suspended
-  130  interrupted (Ctrl-C or SIGTERM)
+  130  interrupted (Ctrl-C, SIGTERM, or a closed terminal)
   141  the reader of the output closed the pipe
 
 `collapsium COMMAND --help` explains a command.
@@ -391,11 +391,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code; see `main`."""
     gc.set_threshold(NEW_OBJECTS)
-    signal.signal(signal.SIGTERM, _interrupted)
-    signal.signal(signal.SIGINT, _interrupted)
-    _interrupts.clear()
-    atexit.unregister(_ended)
-    atexit.register(_ended)
+    _catch_signals()
     # Commands report errors of workers and of the cluster themselves.
     for library in ("distributed", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
@@ -496,10 +492,23 @@ def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:
 _interrupts: list[float] = []  # Times of the signals, by the monotonic clock
 
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGHUP: the terminal was closed
+
+
+def _catch_signals() -> None:
+    """Let signals interrupt the command, as Ctrl-C does; SIGHUP stays ignored under `nohup`."""
+    for number in SIGNALS:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupted)
+    _interrupts.clear()
+    atexit.unregister(_ended)
+    atexit.register(_ended)
+
+
 def _ended() -> None:
     """Ignore signals from now on: at exit the interpreter restores handlers that would kill the process."""
     if _interrupts:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
 

@@ -18,7 +18,7 @@ from tests.pipeline.cli.commands import command, fitted
 from tests.waiting import PATIENCE, wait_until
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.xdist_group("clusters")
 def test_interrupt__keeps_the_last_complete_iteration(small, tmp_path, number):
     run = tmp_path / "run"
@@ -154,3 +154,12 @@ main(["info", "none"])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout == "closed\n"
     assert "Traceback" not in done.stderr
+
+
+def test_nohup__keeps_the_signal_of_closed_terminals_ignored(capsys):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert command(capsys, "info", "none")[0] == 1
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    assert command(capsys, "info", "none")[0] == 1
+    assert signal.getsignal(signal.SIGHUP) == signal.getsignal(signal.SIGTERM)
