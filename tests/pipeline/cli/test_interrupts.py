@@ -163,3 +163,20 @@ def test_nohup__keeps_the_signal_of_closed_terminals_ignored(capsys):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     assert command(capsys, "info", "none")[0] == 1
     assert signal.getsignal(signal.SIGHUP) == signal.getsignal(signal.SIGTERM)
+
+
+def test_an_interrupt_while_modules_are_imported__is_reported_in_one_line():
+    program = """
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "cyclopts":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from collapsium.pipeline.cli import start
+sys.exit(start())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "collapsium: interrupted\n")
