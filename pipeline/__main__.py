@@ -2,7 +2,7 @@
 
 import sys
 
-from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.cli import start
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(start())

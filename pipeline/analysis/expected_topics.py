@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,7 @@ from collapsium.pipeline.models.topics import Topic, topics
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.labels import Labels, Name
 from collapsium.storage.errors import NumericalError, OptionError, suggestion
-from collapsium.storage.io.file import File, require_free
+from collapsium.storage.io.file import File, require_free, scratch_folder
 from collapsium.storage.printable import CsvRows, ShortRepr
 from collapsium.workers.families.family import WeighsLabels
 
@@ -238,7 +237,7 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str], *, overwrite:
     """Write the weights as CSV, with a row for each label and topic."""
     if not overwrite:
         require_free(out)
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+    with scratch_folder() as place:
         part = Path(place) / "weights.csv"
         with part.open("w", encoding="utf-8", errors="replace", newline="") as sink:
             figures = {"weight": table.weights} | ({} if table.expected is None else {"expected": table.expected})

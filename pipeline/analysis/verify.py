@@ -27,7 +27,7 @@ from collapsium.storage.corpus.shard import Documents, Shard, merge_segments
 from collapsium.storage.corpus.vectors import AnyShard
 from collapsium.storage.corpus.vocabulary import words_digest
 from collapsium.storage.data_types import AnyArray, JsonObject
-from collapsium.storage.errors import AbsentError, CollapsiumError
+from collapsium.storage.errors import AbsentError, CollapsiumError, MismatchError
 from collapsium.storage.io.arrays import check_arrays
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.parquet import BoundedFile
@@ -328,7 +328,8 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
         complete = not model.record.members  # the parts of a mean belong to other models
         if not complete:
             model.fitted  # noqa: B018 - opens the members, of which one may have been fitted further
-    except AbsentError as error:  # of a checkpoint whose corpus has moved, the files at least
+    # The corpus of a checkpoint may have moved or changed; its files are checked at least.
+    except (AbsentError, MismatchError) as error:
         findings.notes.append(f"{error}; only digests were checked")
         yield from _parts_of_checkpoint(folder)
         return

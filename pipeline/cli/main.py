@@ -86,7 +86,7 @@ exit codes:
   3    batch: the new model scores worse than the published one
   4    batch: another process is working on the job
   5    another process took over the work while this one was suspended
-  130  interrupted (Ctrl-C or SIGTERM)
+  130  interrupted (Ctrl-C, SIGTERM, or a closed terminal)
   141  the reader of the output closed the pipe
 
 `collapsium COMMAND --help` explains a command.
@@ -392,11 +392,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     """Run a command and return its exit code; see `main`."""
     gc.set_threshold(NEW_OBJECTS)
-    signal.signal(signal.SIGTERM, _interrupted)
-    signal.signal(signal.SIGINT, _interrupted)
-    _interrupts.clear()
-    atexit.unregister(_ended)
-    atexit.register(_ended)
+    _catch_signals()
     # Commands report errors of workers and of the cluster themselves.
     for library in ("distributed", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
@@ -445,7 +441,7 @@ def _run(argv: Sequence[str] | None) -> int:
     finally:
         # Exit handlers run in reverse order of registration, so these run before Zarr's. Freezing keeps the
         # interpreter from searching all objects for garbage as it ends, which took 0.3 s after a fit.
-        for handler in (_stop_zarr, gc.freeze):
+        for handler in (_stop_zarr, _close_clusters, gc.freeze):
             atexit.unregister(handler)
             atexit.register(handler)
     return result
@@ -497,10 +493,23 @@ def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:
 _interrupts: list[float] = []  # Times of the signals, by the monotonic clock
 
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGHUP: the terminal was closed
+
+
+def _catch_signals() -> None:
+    """Let signals interrupt the command, as Ctrl-C does; SIGHUP stays ignored under `nohup`."""
+    for number in SIGNALS:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _interrupted)
+    _interrupts.clear()
+    atexit.unregister(_ended)
+    atexit.register(_ended)
+
+
 def _ended() -> None:
     """Ignore signals from now on: at exit the interpreter restores handlers that would kill the process."""
     if _interrupts:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
 
@@ -511,6 +520,15 @@ def _stop_zarr() -> None:
         if loop is not None and thread is not None and not loop.is_closed():
             loop.call_soon_threadsafe(loop.stop)
             thread.join(timeout=ZARR_STOP)
+
+
+def _close_clusters() -> None:
+    """Close Dask's local clusters; Dask itself prints a traceback if an interrupt came while one started or closed."""
+    close = getattr(sys.modules.get("distributed.deploy.spec"), "close_clusters", None)
+    if close is not None:
+        atexit.unregister(close)
+        with contextlib.suppress(Exception):
+            close()
 
 
 def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001

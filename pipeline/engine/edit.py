@@ -233,7 +233,7 @@ def _corpus(model: Model, options: EditOptions) -> tuple[Corpus | None, list[str
             raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
     if corpus is not None:
         return corpus, []
-    return None, ["The training corpus is gone, so the model has no summary of its documents."]
+    return None, ["The training corpus is gone or has changed, so the model has no summary of its documents."]
 
 
 def _names(model: Model, options: EditOptions) -> dict[int, TopicName]:

@@ -253,8 +253,8 @@ def dask_setup(dask_worker: distributed.Worker) -> None:  # noqa: ARG001
     function by its name in a worker that preloads this module.
     """
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
 
 
 async def run_aside(function: Callable[..., T], args: Sequence[object], dask_worker: distributed.Worker) -> T:

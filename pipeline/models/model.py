@@ -192,7 +192,7 @@ class CheckpointFiles(StoredModel):
         record = run.record()
         self._corpus = Corpus(recorded_url(run.folder, record["corpus"]["url"]))
         if self._corpus.manifest.digest != record["corpus"]["digest"]:
-            raise DamagedError(self._corpus.url, "it is not the corpus that the run was fitted to")
+            raise MismatchError(f"{self._corpus.url}: it is not the corpus that the run was fitted to")
         self.tokens = self._corpus.manifest.tokens
         rows = self._corpus.manifest.shards
         fields = {
@@ -391,7 +391,7 @@ class Model:
 
 
 def training_corpus(model: Model) -> Corpus | None:
-    """Return the training corpus of a model; None if it was moved, or no run names it."""
+    """Return the training corpus of a model; None if it was moved or changed, or no run names it."""
     try:
         return require_training_corpus(model)
     except (CollapsiumError, KeyError, TypeError):

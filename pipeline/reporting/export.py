@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents, merge_segments
 from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError, optional
-from collapsium.storage.io.file import File, require_free
+from collapsium.storage.io.file import File, require_free, scratch_folder
 from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.printable import CsvRows, ShortRepr, guarded_note
 from collapsium.storage.readers.annotated import NEEDED
@@ -134,7 +133,7 @@ def export(
             folder = Folder(place.path)
             ensure_free(folder)
             how = {"progress": progress, **dict(scheduling)}
-            with created(folder) as unfinished, tempfile.TemporaryDirectory(prefix="collapsium-") as name:
+            with created(folder) as unfinished, scratch_folder() as name:
                 scratch = Path(name)
 
                 def put(file: str, write: Callable[[IO[str]], _Result]) -> _Result:
@@ -162,7 +161,7 @@ def _to_pyldavis(model: Model, run_topics: list[Topic], out: str | os.PathLike[s
     require_free(out)
     if not model.fitted or not model.record.shards:
         raise AbsentError(f"{model.folder.url}: the model lacks its documents' proportions, which pyLDAvis needs")
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as name:
+    with scratch_folder() as name:
         place = Path(name)
         shape = ids.size, model.record.vocabulary.words
         table: Floats = np.memmap(place / "topic_word", dtype=np.float32, mode="w+", shape=shape)
@@ -320,7 +319,7 @@ def write_anndata(opened: Model, corpus: Corpus, out: str | os.PathLike[str], pr
     write_topics(fitted, cells, words_of_cells(opened, cells), fitted.document_topic)
     parts = {"obs": obs, "var": var, "obsm": cells.obsm, "varm": cells.varm, "uns": cells.uns, "layers": {}}
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+    with scratch_folder() as place:
         local = Path(place) / path.rpartition("/")[2]
         is_hdf5 = local.suffix == ".h5ad"
         with h5py.File(local, "w") if is_hdf5 else nullcontext(zarr.open_group(local, mode="w")) as group:
@@ -330,8 +329,10 @@ def write_anndata(opened: Model, corpus: Corpus, out: str | os.PathLike[str], pr
             _write_counts(group, corpus, offsets, progress)
         if local.is_file():
             File(path).put(local)
-        for file in sorted(path_in for path_in in local.rglob("*") if path_in.is_file()):
-            File(f"{path}/{file.relative_to(local)}").put(file)
+        else:
+            with created(Folder(path)) as unfinished:
+                for file in sorted(path_in for path_in in local.rglob("*") if path_in.is_file()):
+                    File(f"{unfinished.url}/{file.relative_to(local)}").put(file)
     return len(ids)
 
 

@@ -24,7 +24,7 @@ from collapsium.pipeline.reporting.page.report import report
 from collapsium.pipeline.reporting.plots.run import plot
 from collapsium.pipeline.reporting.plots.style import can_draw
 from collapsium.storage.errors import OccupiedError
-from collapsium.storage.io.file import File
+from collapsium.storage.io.file import File, require_place
 from collapsium.storage.io.folder import Folder, ensure_free
 
 # Lines of fewer words, such as headings and greetings, join the next paragraph: they have no distinct topic
@@ -99,6 +99,7 @@ def write_sample_texts(out: str | os.PathLike[str]) -> int:
     target = File(out)
     if target.exists():
         raise OccupiedError(f"{out}: exists already; remove it, or name another file")
+    require_place(os.fspath(out))
     records = sample_texts()
     target.write(written(records).encode())
     return len(records)

@@ -158,9 +158,10 @@ def two_parts(
     Both get the ingest record of the corpus. If an earlier process died between the renames of the two, the second is
     renamed first; then nothing changes if the split is the same.
     """
-    if Folder(train).path == Folder(heldout).path:
-        raise OptionError(f"{train}: the training and the held-out part need two folders")
     targets = (Folder(train), Folder(heldout))
+    for outer, inner in (targets, targets[::-1]):
+        if f"{inner.address}/".startswith(f"{outer.address}/"):
+            raise OptionError(f"{inner.url}: the training and the held-out part need two folders, side by side")
     finished = finish_interrupted(*targets)
     if not finished:
         for target in targets:

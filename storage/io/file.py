@@ -9,7 +9,7 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -128,9 +128,11 @@ class File:
     """A single file at any fsspec URL, to be written."""
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
+        from fsspec.implementations import local as local_files
+
         fs, path = locate(os.fspath(url))
         self._fs: AbstractFileSystem = fs
-        self._path = path
+        self._path, self._local = path, isinstance(fs, local_files.LocalFileSystem)
 
     def exists(self) -> bool:
         """Return True if the file exists."""
@@ -143,23 +145,54 @@ class File:
 
     def write(self, content: bytes) -> None:
         """Write the file; a local one is written atomically."""
-        with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
-            part = Path(place) / "part"
-            part.write_bytes(content)
-            self.put(part)
+        if self._local:
+            place = Path(self._path)
+            with_retries(self._path, lambda: atomic.write_atomically(place, content, replace=True))
+        else:
+            with_retries(self._path, lambda: self._fs.pipe_file(self._path, content))
 
     def put(self, source: Path) -> None:
         """Copy a local file here; a local target is written atomically."""
-        from fsspec.implementations import local as local_files
-
-        if isinstance(self._fs, local_files.LocalFileSystem):
+        if self._local:
             with_retries(self._path, lambda: atomic.copy_atomically(source, Path(self._path)))
         else:
             with_retries(self._path, lambda: self._fs.put_file(str(source), self._path))
 
 
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[str]:
+    """Provide a temporary folder for files that are copied when they are complete."""
+    with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:
+        try:
+            yield place
+        except (OSError, RuntimeError) as error:
+            # HDF5 raises errors without a number.
+            full = getattr(error, "errno", None) in FULL or os.strerror(errno.ENOSPC) in str(error)
+            if isinstance(error, CollapsiumError) or not full:
+                raise
+            raise StoreError(
+                f"{place}: no space is left on the disk; the variable TMPDIR names another folder for temporary files"
+            ) from error
+
+
 def require_free(*paths: str | os.PathLike[str] | None) -> None:
-    """Raise `OccupiedError` if an output file exists."""
+    """Raise `OccupiedError` if an output file exists, and `StoreError` if it cannot be made."""
     for path in paths:
-        if path is not None and File(path).exists():
+        if path is None:
+            continue
+        if File(path).exists():
             raise OccupiedError(f"{os.fspath(path)}: exists already; name a new file, or replace it with `overwrite`")
+        require_place(os.fspath(path))
+
+
+def require_place(url: str) -> None:
+    """Raise `StoreError` if a local output cannot be made, before the work whose result it is to have."""
+    if is_url(url):
+        return
+    place = os.path.dirname(locate(url)[1])  # noqa: PTH120
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)  # noqa: PTH120
+    if not os.path.isdir(place):  # noqa: PTH112
+        raise StoreError(f"{url}: {place} is not a folder; name another place")
+    if not os.access(place, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise StoreError(f"{url}: {place} is read-only; name another place")

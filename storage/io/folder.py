@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Protocol, TypeVar, cast
 
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, OccupiedError, StoreError
 from collapsium.storage.io import atomic
-from collapsium.storage.io.file import locate, with_retries
+from collapsium.storage.io.file import locate, require_place, with_retries
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -296,9 +296,14 @@ class Folder:
 
 
 def ensure_free(folder: Folder) -> None:
-    """Raise an error for an output folder that exists."""
+    """Raise `OccupiedError` for an output folder that exists, and `StoreError` for one that cannot be made."""
     if folder.exists():
         raise OccupiedError(f"{folder.url}: exists already; name a new folder, or replace it with `overwrite`")
+    # A folder cannot replace a link.
+    if folder.local and os.path.islink(folder.path):  # noqa: PTH114
+        target = os.readlink(folder.path)  # noqa: PTH115
+        raise OccupiedError(f"{folder.url}: is a link to {target}, which does not exist; remove the link")
+    require_place(folder.url)
 
 
 @contextmanager

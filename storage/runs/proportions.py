@@ -7,7 +7,6 @@ lists ``topics`` and ``proportions`` of the largest ones; dense ones are lists `
 from __future__ import annotations
 
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,8 +20,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from collapsium.storage.data_types import AnyArray
-from collapsium.storage.errors import CollapsiumError, OptionError, StoreError
-from collapsium.storage.io.file import FULL, File, require_free
+from collapsium.storage.errors import OptionError
+from collapsium.storage.io.file import File, require_free, scratch_folder
 
 SHARES = [pa.field("topics", pa.list_(pa.int32())), pa.field("proportions", pa.list_(pa.float32()))]
 SCHEMA = pa.schema([("id", pa.string()), *SHARES])
@@ -183,23 +182,18 @@ class NpzWriter:
 def written_to(out: str | os.PathLike[str], schema: pa.Schema, *, dense: bool = False) -> Iterator[Writer]:
     """Write proportions to a temporary file, in the format of the name, and move it into place once complete."""
     ending, ids_path = ending_of(out), ids_file(out)
-    with tempfile.TemporaryDirectory(prefix="collapsium-") as place:
+    with scratch_folder() as place:
         part, ids = Path(place) / f"part{ending}", Path(place) / "ids.csv"
-        try:
-            writer: Writer
-            if ending == ".npy":
-                writer = NpyWriter(part, ids, schema)
-            elif ending == ".npz":
-                writer = NpzWriter(part)
-            else:
-                by_rows = ending == ".csv" and TOPICS in schema.names
-                writer = TableWriter(part, schema, by_topic if dense else by_pair if by_rows else None)
-            yield writer
-            writer.close()
-        except OSError as error:
-            if isinstance(error, CollapsiumError) or error.errno not in FULL:
-                raise
-            raise StoreError(f"{place}: no space is left on the disk") from error
+        writer: Writer
+        if ending == ".npy":
+            writer = NpyWriter(part, ids, schema)
+        elif ending == ".npz":
+            writer = NpzWriter(part)
+        else:
+            by_rows = ending == ".csv" and TOPICS in schema.names
+            writer = TableWriter(part, schema, by_topic if dense else by_pair if by_rows else None)
+        yield writer
+        writer.close()
         # Another process may have written the file since this one began.
         require_free(out, ids_path)
         if ids_path is not None:

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
-from collapsium.storage.errors import AbsentError, StoreError
+from collapsium.storage.errors import AbsentError, DamagedError, StoreError
 from collapsium.storage.io.atomic import copy_atomically, hidden_path, rename, share_atomically
 from collapsium.storage.io.folder import Folder, created, remove_parts
 from collapsium.storage.io.records import Count, Digest, Number, Record, check, dump, numbers_of_names, read_record
@@ -159,9 +159,12 @@ class Versions:
         """Return the number of the current version."""
         try:
             record = read_record(self.folder, CURRENT, CURRENT_KIND, VERSION, oldest=2)
+            return check(CurrentRecord, record, f"{self.folder.url}/{CURRENT}").number
         except AbsentError:
             return None
-        return check(CurrentRecord, record, f"{self.folder.url}/{CURRENT}").number
+        except DamagedError as error:
+            expected = f"{error.expected}; `rollback` of the job with `to` writes the file anew"
+            raise DamagedError(error.path, expected, error.where) from None
 
     @contextmanager
     def made(self, number: int) -> Iterator[Folder]:

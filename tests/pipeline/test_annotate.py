@@ -9,7 +9,8 @@ import scipy.sparse
 
 from collapsium.pipeline import Model, export, fit, ingest
 from collapsium.pipeline.estimators import CollapsedLDA
-from collapsium.storage.errors import CollapsiumError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.errors import CollapsiumError, MismatchError, OccupiedError, OptionError, StoreError
+from collapsium.storage.io.file import File
 
 # anndata 0.12 uses an option that pandas 3 deprecates, where an object is sliced.
 pytestmark = pytest.mark.filterwarnings("ignore:The .mode.chained_assignment. option")
@@ -110,6 +111,23 @@ def test_export__round_trips_counts_labels_and_topics(run, tmp_path, name):
         export(run, tmp_path / "cells", to="anndata")
     with pytest.raises(OptionError, match="threshold: applies only to `to` csv"):
         export(run, tmp_path / "x.h5ad", to="anndata", threshold=0.1)
+
+
+@pytest.mark.parametrize("name", ["cells.h5ad", "cells.zarr"])
+def test_an_export_that_fails_as_it_is_copied__leaves_nothing(run, tmp_path, name, monkeypatch):
+    copied = []
+
+    def put(file, source):
+        copied.append(source)
+        if len(copied) == (3 if name.endswith(".zarr") else 1):
+            raise StoreError("no space is left on the disk")
+        put_file(file, source)
+
+    put_file = File.put
+    monkeypatch.setattr(File, "put", put)
+    with pytest.raises(StoreError, match="no space"):
+        export(run, tmp_path / name, to="anndata")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_estimators__accept_cells_like_matrices():

@@ -24,7 +24,7 @@ from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.run_lock import RunLock
-from collapsium.storage.runs.published import VersionRecord, Versions, score_text
+from collapsium.storage.runs.published import CURRENT, VersionRecord, Versions, score_text
 
 LOCK = "lock"
 ALARM_SECONDS = 60.0  # Timeout of an alarm's command
@@ -100,7 +100,8 @@ class Outcome:
             current = f"version {self.version} stays current" if self.version else "no version is published"
             return f"ALARM: the new model scores worse, {scores}; it is not published, {current}"
         if self.outcome == "nothing-new":
-            return f"no new documents; version {self.version} is current"
+            named = "no version is current until `rollback` chooses one"
+            return f"no new documents; {named if self.version is None else f'version {self.version} is current'}"
         unknown = "" if self.unknown_share is None else f", {self.unknown_share:.1%} of their tokens unknown"
         size = f"{self.documents:,} {self.holds} ({self.new_documents:,} new{unknown}), {self.iterations} iterations"
         members = f"{len(self.members)} models, " if self.members else ""
@@ -172,18 +173,25 @@ def rollback(job: str | os.PathLike[str], *, to: int | None = None) -> int:
         Another process is working on the job.
     """
     folder = Folder(read_job(job).batch.folder)
-    published = Versions(folder / PUBLISHED)
-    current = published.current()
-    if current is None:
-        raise AbsentError(f"{published.folder.url}: no version has been published yet")
+    if not Versions(folder / PUBLISHED).numbers():
+        raise AbsentError(f"{(folder / PUBLISHED).url}: no version has been published yet")
     with RunLock(folder / LOCK) as lock:
         published = Versions(folder.fenced(lock) / PUBLISHED)
-        older = [number for number in published.numbers() if number < current]
-        if to is None and not older:
-            raise AbsentError(f"{published.folder.url}: there is no version before {current}")
-        chosen = older[-1] if to is None else to
+        # Its record need not be readable for `to`, which writes it anew.
+        chosen = _before_current(published) if to is None else to
         published.point(chosen)
     return chosen
+
+
+def _before_current(published: Versions) -> int:
+    """Return the number of the version before the current one."""
+    current = published.current()
+    if current is None:
+        raise AbsentError(f"{published.folder.url}/{CURRENT}: the file is missing; name a version (`to`)")
+    older = [number for number in published.numbers() if number < current]
+    if not older:
+        raise AbsentError(f"{published.folder.url}: there is no version before {current}")
+    return older[-1]
 
 
 class _Batch:
@@ -207,7 +215,11 @@ class _Batch:
                 journal.sources.update(journal.pending["sources"])
             journal.pending = None
             context.write()
-        if journal.done and not journal.outcome and context.plan() == journal.plan:
+        begun = bool(journal.done) and not journal.outcome
+        if begun and not self._steps.folder.exists():
+            # Its files were removed, so it starts again.
+            journal.plan, begun = "", False
+        if begun and context.plan() == journal.plan:
             # The interrupted version is finished with the corpus of its start.
             worked = self._make()
         steps.read_new_sources(context)
@@ -238,6 +250,9 @@ class _Batch:
         if corpus is None:
             raise AbsentError(f"{context.corpus_folder.url}: no such corpus")
         base = context.versions.current()
+        if base is None and context.versions.numbers():
+            place = f"{context.versions.folder.url}/{CURRENT}"
+            context.warn(f"{place}: the file is missing, so scores are not compared with a version")
         journal.number = max(context.versions.numbers(), default=0) + 1
         journal.plan, journal.corpus = plan, corpus.manifest.digest
         journal.done, journal.scores, journal.outcome = [], {}, ""

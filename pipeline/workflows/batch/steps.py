@@ -398,6 +398,10 @@ class JobSteps:
         """Iterations of the fit, or of its longest member; 0 before the fit."""
         if "fit" not in self._journal.done:
             return 0
+        number = self._journal.number
+        if not self.run_folder.exists() and number in self._versions.numbers():
+            # Its files were removed after it was published.
+            return self._versions.record(number).iterations
         return max(Model(url).record.iterations for _, url in leaves(self.run_folder.url))
 
     def _renumber(self) -> None:

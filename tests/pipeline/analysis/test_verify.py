@@ -142,3 +142,16 @@ def test_the_command__reports_damaged_files(place, tmp_path, capsys):
     assert "part-00001.parquet: the bytes do not have the digest of the manifest" in err
     assert main(["verify", str(tmp_path / "c"), "--json"]) == 1
     assert len(json.loads(capsys.readouterr().out)["broken"]) == 1
+
+
+def test_a_run_whose_corpus_has_changed__has_no_faults(tmp_path):
+    corpus = write_corpus(tmp_path / "corpus", simulated_rows(1, documents=12), 30)
+    fit(corpus, tmp_path / "run", family="lda", topics=3, iterations=2)
+    shutil.rmtree(corpus)
+    write_corpus(corpus, simulated_rows(2, documents=12), 30)
+    found = verify(tmp_path / "run")
+    assert found.broken == []
+    assert any("it is not the corpus that the run was fitted to; only digests were checked" in it for it in found.notes)
+    damaged = next((tmp_path / "run/checkpoints").glob("*/rows/00000/*/c.0.0"))
+    damaged.write_bytes(b"other")
+    assert len(verify(tmp_path / "run").broken) == 1

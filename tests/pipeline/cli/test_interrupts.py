@@ -18,7 +18,7 @@ from tests.pipeline.cli.commands import command, fitted
 from tests.waiting import PATIENCE, wait_until
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.xdist_group("clusters")
 def test_interrupt__keeps_the_last_complete_iteration(small, tmp_path, number):
     run = tmp_path / "run"
@@ -137,3 +137,46 @@ def test_a_command_whose_run_was_taken_over__has_a_separate_exit_code(capsys, sm
     code, _, err = command(capsys, *words)
     assert code == 5
     assert "another process has taken over" in err
+
+
+def test_exit__closes_clusters_that_an_interrupt_left_half_started_without_a_traceback():
+    program = """
+import atexit, sys, types
+from collapsium.pipeline.cli.main import main
+module = types.ModuleType("distributed.deploy.spec")
+def close_clusters():
+    print("closed")
+    raise AssertionError("Status.init")
+module.close_clusters = atexit.register(close_clusters)
+sys.modules["distributed.deploy.spec"] = module
+main(["info", "none"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout == "closed\n"
+    assert "Traceback" not in done.stderr
+
+
+def test_nohup__keeps_the_signal_of_closed_terminals_ignored(capsys):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert command(capsys, "info", "none")[0] == 1
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    assert command(capsys, "info", "none")[0] == 1
+    assert signal.getsignal(signal.SIGHUP) == signal.getsignal(signal.SIGTERM)
+
+
+def test_an_interrupt_while_modules_are_imported__is_reported_in_one_line():
+    program = """
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, path, target=None):
+        if name == "cyclopts":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from collapsium.pipeline.cli import start
+sys.exit(start())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "collapsium: interrupted\n")

@@ -248,6 +248,40 @@ def test_a_worse_model__is_not_published_and_raises_the_alarm(published_job, cap
     assert "* 2" in capsys.readouterr().out
 
 
+def test_a_job_whose_intermediate_files_were_removed__continues(published_job):
+    job, cycles = published_job, published_job.parent / "job/cycles"
+    shutil.rmtree(cycles)
+    outcome = batch(job)
+    assert (outcome.outcome, outcome.version, outcome.iterations) == ("nothing-new", 1, versions(job)[0][0].iterations)
+
+    def sink(event):
+        if event["event"] == "iteration":
+            raise Killed
+
+    write_day(job.parent, 2, documents=20)
+    with pytest.raises(Killed):
+        batch(job, sinks=[sink])
+    shutil.rmtree(cycles)
+    outcome = batch(job)
+    assert (outcome.outcome, outcome.version, outcome.documents) == ("published", 2, 60)
+
+
+def test_a_job_without_a_current_version__says_so_until_rollback_chooses_one(published_job):
+    job, current = published_job, published_job.parent / "job/published/current.json"
+    current.write_text("{")
+    with pytest.raises(DamagedError, match=r"current\.json: .*`rollback` of the job with `to` writes the file anew"):
+        batch(job)
+    current.unlink()
+    assert "no version is current until `rollback` chooses one" in batch(job).line()
+    with pytest.raises(AbsentError, match=r"current\.json: the file is missing; name a version \(`to`\)"):
+        rollback(job)
+    write_day(job.parent, 2, documents=10)
+    assert any("scores are not compared" in warning for warning in batch(job).warnings)
+    current.write_text("{")
+    assert rollback(job, to=1) == 1
+    assert [number.number for number, is_current in versions(job) if is_current] == [1]
+
+
 def test_rollback__makes_an_older_version_the_current_one(job, capsys):
     with pytest.raises(AbsentError, match="no version has been published"):
         rollback(job)

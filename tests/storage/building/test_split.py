@@ -129,3 +129,11 @@ def test_split_corpus__leaves_nothing_if_a_part_has_no_tokens(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c"]
     with pytest.raises(OptionError, match="two folders"):
         split_corpus(corpus, tmp_path / "a", tmp_path / "a")
+
+
+@pytest.mark.parametrize(("train", "heldout"), [("a", "a"), ("a", "a/b"), ("a/b", "a")])
+def test_parts_inside_each_other__are_refused_before_anything_is_made(tmp_path, train, heldout):
+    corpus = Corpus(write_corpus(tmp_path / "corpus", simulated_rows(1, documents=12), 30))
+    with pytest.raises(OptionError, match="need two folders, side by side"):
+        split_corpus(corpus, tmp_path / train, tmp_path / heldout)
+    assert not (tmp_path / "a").exists()
