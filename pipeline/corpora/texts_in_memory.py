@@ -110,6 +110,8 @@ def rows_of(part: Any) -> Any:
 
 def _refuse_counts(texts: Any) -> None:
     """Refuse numbers in place of texts, without computing any."""
+    if _has_missing_column(texts):
+        return
     kind, counts = type(texts).__name__, ""
     shape = " x ".join(map(str, getattr(texts, "shape", ())))
     rows = texts if isinstance(texts, (list, tuple)) else []
@@ -131,6 +133,11 @@ def _refuse_counts(texts: Any) -> None:
             f"expected texts, found numbers ({counts}); pass counts to an estimator, such as CollapsedLDA of "
             "collapsium.pipeline.estimators, or `ingest` a file of them, as scipy.sparse.save_npz writes it"
         )
+
+
+def _has_missing_column(texts: Any) -> bool:
+    """Return True if a column of pandas has no value; pandas gives missing texts a type of numbers."""
+    return library_of_frame(texts) == "pandas" and bool(np.asarray(texts.isna()).all(axis=0).any())
 
 
 def _is_number(dtype: object) -> bool:

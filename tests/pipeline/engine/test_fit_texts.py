@@ -120,6 +120,17 @@ def test_counts_in_place_of_texts__are_refused_with_the_function_that_accepts_th
             take()
 
 
+@pytest.mark.parametrize(
+    "missing",
+    [pd.Series([np.nan, np.nan]), pd.DataFrame({"text": [np.nan, np.nan]}), pd.DataFrame({"id": [1, 2], "text": np.nan})],
+)  # fmt: skip
+def test_columns_of_missing_texts__are_texts_although_pandas_has_numbers_for_them(missing, model):
+    shares = model.transform(missing)
+    assert shares.index.tolist() == [0, 1]
+    assert np.array_equal(shares, model.transform(["", None]))
+    assert model.transform(missing[:0]).shape == (0, shares.shape[1])
+
+
 FORMS = {
     "tuple": tuple,
     "array": np.array,
