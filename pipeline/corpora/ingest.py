@@ -96,7 +96,9 @@ def ingest_like(
     if history.kind not in TEXTS:
         history = with_guesses_of_counts(history, paths)
         source = RelabelledSource(_counted(recorded, paths, history), recorded.vocabulary.words)
-        return ingest_source(source, corpus, history=_plain(history), **how)
+        # Without a common word, the documents are of another kind.
+        may_be_empty = sources.may_be_empty and source.knows_words
+        return ingest_source(source, corpus, history=_plain(history), may_be_empty=may_be_empty, **how)
     how |= {"scheduler": scheduler, "workers": workers, "tls": tls}
     how["like"] = RecordedVocabulary(recorded.vocabulary, sources.may_be_empty)
     if not history.exploded:
