@@ -178,6 +178,22 @@ def test_records_of_a_bag__may_lack_fields_that_later_records_have(labelled, tmp
 
 
 @pytest.mark.parametrize(
+    ("changed", "found"),
+    [({"a": 1, "b": 2, "c": 0}, "without 'd'"), ({**dict.fromkeys("abcd", 1), "e": 5}, "with 'e'")],
+)
+def test_counts_in_records_with_other_fields__are_refused_and_not_dropped(changed, found):
+    records = [*COUNTS.to_dict("records"), changed]
+    bag, estimator = db.from_sequence(records, npartitions=3), CollapsedLDA(2, max_iter=2)
+    message = f"expected records with the 4 fields of the first, found one {found}"
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(InputError, match=message):
+            estimator.fit(bag)
+        estimator.fit(COUNTS)
+        with pytest.raises(InputError, match=message):
+            estimator.transform(bag).compute()
+
+
+@pytest.mark.parametrize(
     ("records", "message"),
     [
         ([{"body": "cats", "other": "a"}], "labels: no record has the field 'kind'"),
