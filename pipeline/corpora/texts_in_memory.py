@@ -237,8 +237,13 @@ def _columns_of(texts: Any) -> tuple[list[str], Any] | None:
         return list(texts.schema.names), texts.column
     if isinstance(texts, (pa.Array, pa.ChunkedArray, list, tuple)):
         return None
-    if library_of_frame(texts) in ("pandas", "polars"):
-        return ([str(column) for column in texts.columns], texts.__getitem__) if hasattr(texts, "columns") else None
+    library = library_of_frame(texts)
+    if library in ("pandas", "polars"):
+        if not hasattr(texts, "columns"):
+            return None
+        names = [str(column) for column in texts.columns]
+        # Columns of pandas may have numbers as names.
+        return names, (lambda name: texts.iloc[:, names.index(name)]) if library == "pandas" else texts.__getitem__
     if hasattr(texts, "__arrow_c_stream__"):
         try:
             table = pa.table(texts)

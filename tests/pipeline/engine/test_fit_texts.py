@@ -131,6 +131,14 @@ def test_columns_of_missing_texts__are_texts_although_pandas_has_numbers_for_the
     assert model.transform(missing[:0]).shape == (0, shares.shape[1])
 
 
+def test_columns_of_pandas_with_numbers_as_names__are_named_by_their_digits():
+    frame = pd.DataFrame({0: ["sea ship sea", "bread"], 1: ["x", None], 2: [1.5, 2]})
+    model = fit(frame, text="0", labels="1", covariates="n=2", **HOW)
+    fields = model.documents()
+    assert (fields["1"].tolist()[0], fields["n"].tolist()) == ("x", [1.5, 2])
+    assert model.transform(frame).shape == (2, model.topic_word.shape[0])
+
+
 FORMS = {
     "tuple": tuple,
     "array": np.array,
