@@ -6,7 +6,7 @@ import os
 import pickle
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,6 +184,8 @@ def run_models(
     """
     if (alpha is not None and alpha <= 0) or (eta is not None and eta <= 0):
         raise OptionError(f"expected positive numbers, found alpha={alpha} and eta={eta}", "alpha")
+    if not isinstance(n_topics, Iterable):
+        raise OptionError(f"expected a list of numbers, found {n_topics!r}", "n_topics")
     fits: list[tuple[str, int]] = [("lda", int(number)) for number in n_topics]
     fits += [] if hdp is None else [("hdp", int(hdp))]
     with tempfile.TemporaryDirectory(prefix="collapsium-", ignore_cleanup_errors=True) as place:

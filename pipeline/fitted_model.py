@@ -827,8 +827,10 @@ def write_topics(
     if obs:
         for number, topic in enumerate(ids.tolist()):
             adata.obs[f"topic_{topic}"] = shares[:, number]
-        largest = require_pandas().Categorical.from_codes(shares.argmax(axis=1), categories=ids)
-        adata.obs["topic"] = largest.rename_categories(np.array([str(topic) for topic in ids], dtype=object))
+        pd = require_pandas()
+        # anndata cannot write the strings of pandas 3.
+        names = pd.Index([str(topic) for topic in ids.tolist()], dtype=object)
+        adata.obs["topic"] = pd.Categorical.from_codes(shares.argmax(axis=1), categories=names)
 
 
 def _document_fields(reference: ShardReference) -> dict[str, Any]:

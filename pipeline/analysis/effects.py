@@ -502,6 +502,10 @@ def _column(pd: Any, column: pd.Series, option: str) -> Values:
     kind = pd.api.types.infer_dtype(column, skipna=True)
     if kind == "decimal":
         column = column.astype(np.float64)
+    elif kind in ("floating", "integer", "mixed-integer-float", "boolean") and column.dtype == object:
+        column = pd.to_numeric(column)  # Numbers beside missing values, or from a frame of objects
+    elif kind in ("timedelta", "timedelta64"):
+        column = pd.to_timedelta(column).dt.total_seconds()
     elif kind in ("date", "datetime") and column.dtype == object:
         column = pd.to_datetime(column, errors="coerce")
     elif kind == "period":

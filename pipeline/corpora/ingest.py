@@ -21,7 +21,7 @@ from collapsium.pipeline.corpora.recorded_reading import (
     with_guesses_of_counts,
 )
 from collapsium.pipeline.corpora.text_ingest import RecordedVocabulary, ingest_texts, phrasing_of
-from collapsium.pipeline.corpora.texts_in_memory import ID, NAME, check_lazy, is_lazy, write_partition
+from collapsium.pipeline.corpora.texts_in_memory import ID, NAME, check_lazy, is_lazy, require_fields, write_partition
 from collapsium.pipeline.corpora.texts_in_memory import fields_of as columns_named
 from collapsium.pipeline.executors.base import TLS
 from collapsium.pipeline.executors.open import dask_collections, require_shared
@@ -96,7 +96,9 @@ def ingest_like(
     if history.kind not in TEXTS:
         history = with_guesses_of_counts(history, paths)
         source = RelabelledSource(_counted(recorded, paths, history), recorded.vocabulary.words)
-        return ingest_source(source, corpus, history=_plain(history), **how)
+        # Without a common word, the documents are of another kind.
+        may_be_empty = sources.may_be_empty and source.knows_words
+        return ingest_source(source, corpus, history=_plain(history), may_be_empty=may_be_empty, **how)
     how |= {"scheduler": scheduler, "workers": workers, "tls": tls}
     how["like"] = RecordedVocabulary(recorded.vocabulary, sources.may_be_empty)
     if not history.exploded:
@@ -271,8 +273,8 @@ def _partitions(
         parts = dask.partitions(texts)
         # A caller's function counts the documents as they are ingested, after all partitions are computed.
         show = progress.of_partitions(len(parts)) if isinstance(progress, Counter) else silent
-        if not sum(dask.compute_partitions(parts, write_partition, arguments, scheduler, show)):
-            raise OptionError("expected at least one text")
+        written = dask.compute_partitions(parts, write_partition, arguments, scheduler, lambda part: show(part.rows))
+        require_fields(written, fields)
         yield folder.address
     except InputError as error:
         # Files of the folder are unknown to the caller.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numbers
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeGuard, cast, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -87,29 +87,74 @@ def check_lazy(texts: Any, fields: Mapping[str, str]) -> None:
             raise OptionError(f"expected strings in the column {name!r}, found {dtype}", fields[name])
 
 
-def write_partition(part: Any, number: int, folder: Folder, fields: Mapping[str, str], optional: Sequence[str]) -> int:
-    """Write the texts of a partition, which Dask has computed, as a file of a folder, and return their number."""
+class Written(NamedTuple):
+    """The documents of a partition that were written."""
+
+    rows: int
+    absent: frozenset[str] = frozenset()  # Fields that none of its records has
+
+
+def write_partition(
+    part: Any, number: int, folder: Folder, fields: Mapping[str, str], optional: Sequence[str]
+) -> Written:
+    """Write the texts of a partition, which Dask has computed, as a file of a folder.
+
+    As in JSON lines, records may lack labels, numbers, dates and titles; all records of a partition may.
+    """
     try:
-        table = table_of(rows_of(part), fields, optional)
+        rows, absent = rows_of(part, {*fields, *optional}), list[str]()
+        if rows is not part and isinstance(rows, pa.Table):
+            sparse = ("labels", "covariates", "date", "title")
+            absent = [field for field, option in fields.items() if option in sparse and field not in rows.column_names]
+            for field in absent:
+                rows = rows.append_column(field, pa.nulls(len(rows)))
+        table = table_of(rows, fields, optional)
         if table.num_rows:
             sink = pa.BufferOutputStream()
             pq.write_table(table, sink, compression="lz4")
             folder.write(PART.format(number), memoryview(sink.getvalue()))
     except OptionError as error:
         raise OptionError(f"partition {number}: {error.message}", error.parameter) from None
-    return int(table.num_rows)
+    return Written(int(table.num_rows), frozenset(absent))
 
 
-def rows_of(part: Any) -> Any:
-    """Return a partition of a bag as a table, if its items are records, or as a list; any other partition unchanged."""
+def require_fields(written: Sequence[Written], fields: Mapping[str, str]) -> None:
+    """Refuse partitions without a text, and fields that no record of any partition has."""
+    filled = [part.absent for part in written if part.rows]
+    if not filled:
+        raise OptionError("expected at least one text")
+    for field in fields:
+        if all(field in absent for absent in filled):
+            raise OptionError(f"no record has the field {field!r}", fields[field])
+
+
+def rows_of(part: Any, names: Collection[str] | None = None) -> Any:
+    """Return a partition of a bag as a table, if its items are records, or as a list; any other partition unchanged.
+
+    The table has the fields of all records; a field that a record lacks is missing. Only fields among `names` have
+    values.
+    """
     if hasattr(part, "columns") or hasattr(part, "dtype"):
         return part
     rows = list(part)
-    return pa.Table.from_pylist(rows) if rows and isinstance(rows[0], Mapping) else rows
+    if not rows or not isinstance(rows[0], Mapping):
+        return rows
+    wrong = next((row for row, value in enumerate(rows) if not isinstance(value, Mapping)), None)
+    if wrong is not None:
+        raise OptionError(f"expected records, found {type(rows[wrong]).__name__} at position {wrong}", "text")
+    fields = dict.fromkeys(field for row in rows for field in row)
+    is_read = {field: names is None or field in names for field in fields}
+    columns = {
+        str(field): _arrow([row.get(field) for row in rows], str(field)) if is_read[field] else pa.nulls(len(rows))
+        for field in fields
+    }
+    return pa.table(columns)
 
 
 def _refuse_counts(texts: Any) -> None:
     """Refuse numbers in place of texts, without computing any."""
+    if _has_missing_column(texts):
+        return
     kind, counts = type(texts).__name__, ""
     shape = " x ".join(map(str, getattr(texts, "shape", ())))
     rows = texts if isinstance(texts, (list, tuple)) else []
@@ -131,6 +176,11 @@ def _refuse_counts(texts: Any) -> None:
             f"expected texts, found numbers ({counts}); pass counts to an estimator, such as CollapsedLDA of "
             "collapsium.pipeline.estimators, or `ingest` a file of them, as scipy.sparse.save_npz writes it"
         )
+
+
+def _has_missing_column(texts: Any) -> bool:
+    """Return True if a column of pandas has no value; pandas gives missing texts a type of numbers."""
+    return library_of_frame(texts) == "pandas" and bool(np.asarray(texts.isna()).all(axis=0).any())
 
 
 def _is_number(dtype: object) -> bool:
@@ -187,8 +237,13 @@ def _columns_of(texts: Any) -> tuple[list[str], Any] | None:
         return list(texts.schema.names), texts.column
     if isinstance(texts, (pa.Array, pa.ChunkedArray, list, tuple)):
         return None
-    if library_of_frame(texts) in ("pandas", "polars"):
-        return ([str(column) for column in texts.columns], texts.__getitem__) if hasattr(texts, "columns") else None
+    library = library_of_frame(texts)
+    if library in ("pandas", "polars"):
+        if not hasattr(texts, "columns"):
+            return None
+        names = [str(column) for column in texts.columns]
+        # Columns of pandas may have numbers as names.
+        return names, (lambda name: texts.iloc[:, names.index(name)]) if library == "pandas" else texts.__getitem__
     if hasattr(texts, "__arrow_c_stream__"):
         try:
             table = pa.table(texts)

@@ -322,8 +322,11 @@ def _write_block(block: Any, number: int, scratch: Folder, reading: RowReading) 
 
 def _documents(part: Any, first: int, fractional: str) -> Documents:
     """Return rows as documents, without changing the rows."""
+    # SciPy has no matrices of halves, nor of numbers in the other byte order.
     if part.dtype == np.float16:
-        part = part.astype(np.float32)  # SciPy has no such matrices
+        part = part.astype(np.float32)
+    elif not part.dtype.isnative:
+        part = part.astype(part.dtype.newbyteorder("="))
     counts = scipy.sparse.csr_array(part, copy=True)
     counts.check_format(full_check=True)
     if counts.dtype.kind != "f":

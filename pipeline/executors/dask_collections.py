@@ -20,6 +20,7 @@ from dask.callbacks import Callback
 from dask.system import CPU_COUNT
 
 from collapsium.pipeline.executors.schedulers import LOCAL_SCHEDULERS, ClientOrCluster, Scheduler, as_scheduler
+from collapsium.storage.data_types import AnyArray
 from collapsium.storage.errors import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -268,7 +269,10 @@ def as_rows(collection: Collection, known: Sequence[str] | None = None) -> tuple
             width = np.ravel(first).size if not scipy.sparse.issparse(first) else first.shape[-1]
             return map_arrays(collection, _stacked, (width,), width), None
         same = known is not None and {*known} == {*first}
-        collection = collection.to_dataframe(columns=list(known) if known is not None and same else None)
+        fields = list(known) if known is not None and same else list(first)
+        if known is not None and (wrong := _other_columns(fields, known)) is not None:
+            raise InputError("X", f"expected the {len(known)} columns of the fit, found {wrong}")
+        return map_arrays(collection, _stacked_records, (fields,), len(fields)), fields
     if collection.ndim == 1:
         # A column of numbers is refused later, by its shape.
         return collection.to_dask_array(), None
@@ -305,6 +309,19 @@ def _stacked(items: Iterable[Collection], width: int) -> Collection:
     if rows and scipy.sparse.issparse(rows[0]):
         return scipy.sparse.vstack(rows).tocsr()
     return np.vstack(rows) if rows else np.zeros((0, width))
+
+
+def _stacked_records(items: Iterable[Mapping[object, object]], fields: list[object]) -> AnyArray:
+    """Return the values of records as a matrix; refuse records with other fields than the first of the bag."""
+    rows, expected = list(items), {*fields}
+    for number, row in enumerate(rows):
+        if row.keys() != expected:
+            further = next((field for field in row if field not in expected), None)
+            lacking = next((field for field in fields if field not in row), None)
+            difference = f"one without {lacking!r}" if further is None else f"one with {further!r}"
+            fault = f"expected records with the {len(fields)} fields of the first, found {difference}"
+            raise InputError("X", fault, f"row {number} of its partition")
+    return np.array([[row[field] for field in fields] for row in rows]).reshape(len(rows), len(fields))
 
 
 def map_blocks(

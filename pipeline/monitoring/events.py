@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypedDict, TypeVar, cast
 
@@ -31,9 +31,20 @@ def initial_event(name: str, **fields: Any) -> Event:
 
 
 def emit(sinks: Sequence[Sink], event: Event) -> None:
-    """Send an event to all sinks."""
+    """Send an event to all sinks, a dict of its own to each."""
     for sink in sinks:
-        sink(event)
+        sink({**event})
+
+
+def sinks_of(value: object) -> list[Sink]:
+    """Return a list of functions; refuse other values."""
+    if not isinstance(value, Iterable) or isinstance(value, (str, Mapping)):
+        raise OptionError(f"expected a list of functions, found {type(value).__name__}", "sinks")
+    sinks = [*value]
+    wrong = next((sink for sink in sinks if not callable(sink)), None)
+    if wrong is not None:
+        raise OptionError(f"expected a list of functions, found {type(wrong).__name__} in it", "sinks")
+    return sinks
 
 
 def load_function(name: str, option: str) -> Callable[..., object]:

@@ -21,7 +21,15 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from collapsium.pipeline.formatting import counted, duration_text, plain
 from collapsium.pipeline.monitoring.console import is_live
-from collapsium.pipeline.monitoring.events import Event, RunStatus, Sink, loss_text, member_prefix, saving_text
+from collapsium.pipeline.monitoring.events import (
+    Event,
+    RunStatus,
+    Sink,
+    loss_text,
+    member_prefix,
+    saving_text,
+    sinks_of,
+)
 from collapsium.pipeline.options import describe_parameter, with_parameter
 from collapsium.storage.errors import OptionError
 from collapsium.storage.units import Counting, silent
@@ -343,6 +351,8 @@ def shows(
 
         @functools.wraps(function)
         def call(*args: Any, verbose: bool | None = None, **options: Any) -> _Result:
+            if "sinks" in options and "sinks" in parameters:
+                options["sinks"] = sinks_of(options["sinks"])
             listened = any(options.get(name) for name in ("sinks", "progress"))
             with shown(activity, False if listened and verbose is None else verbose):
                 line = _line_here()

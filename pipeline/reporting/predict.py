@@ -189,8 +189,10 @@ def _lazy(
 
 
 def _partition_predictions(part: DocumentSource, url: str, options: Reading, reading: Reading) -> pd.DataFrame:
-    frame: pd.DataFrame = predict(url, rows_of(part), **options, **reading, scheduler="serial")
-    return frame
+    frame: Frame = predict(url, rows_of(part), **options, **reading, scheduler="serial")
+    # Records are a table of Arrow.
+    predictions: pd.DataFrame = frame.to_pandas() if hasattr(frame, "to_pandas") else frame
+    return predictions
 
 
 def _require_known(corpus: Corpus, candidates: Candidates) -> None:

@@ -40,6 +40,11 @@ class RelabelledSource:
         return self._words
 
     @property
+    def knows_words(self) -> bool:
+        """True if a word of the source is in the other vocabulary."""
+        return bool((self._number >= 0).any())
+
+    @property
     def dropped(self) -> tuple[Dropped, ...]:
         """Numbers of words outside the vocabulary, and of their tokens, in the documents read so far."""
         words = int(np.count_nonzero(self._unknown))
@@ -67,9 +72,10 @@ def ingest(
     shard_tokens: int | None = None,
     history: History | None = None,
     sides: Sides | None = None,
+    may_be_empty: bool = False,
     progress: Counting = silent,
 ) -> Manifest:
-    """Write a source's documents as a corpus."""
+    """Write a source's documents as a corpus; with `may_be_empty`, none of them needs a word."""
     _require_shard_tokens(shard_tokens)
     ensure_free(Folder(corpus))
     cuts = cuts or Cuts()
@@ -92,7 +98,8 @@ def ingest(
             empty += int((np.diff(left.offsets) == 0).sum())
             progress(written)
         try:
-            manifest = writer.finish([word for word, keep in zip(words, retained, strict=True) if keep])
+            vocabulary = [word for word, keep in zip(words, retained, strict=True) if keep]
+            manifest = writer.finish(vocabulary, may_be_empty=may_be_empty)
         except InputError as error:
             raise InputError(source.name, error.expected) from None
         unmatched = 0 if sides is None else sides.judge(written)

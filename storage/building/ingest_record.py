@@ -83,8 +83,8 @@ class Sieve:
         if cuts.min_documents > 0:
             self.drop(f"{TOO_RARE}{cuts.min_documents} documents", may & (self._documents < cuts.min_documents))
         if cuts.max_document_share < 1:
-            max_documents = cuts.max_document_share * documents
-            frequent = self.retained & may & (self._documents > max_documents)
+            # The quotient rounds as the option does: 63 of 90 documents are a share of 0.7, and 0.7 * 90 is below 63.
+            frequent = self.retained & may & (self._documents / max(documents, 1) > cuts.max_document_share)
             self.frequent = tuple(self._words.filter(pa.array(frequent)).to_pylist())
             self.drop(_too_frequent(cuts), frequent)
         if cuts.max_words is not None:

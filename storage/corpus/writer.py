@@ -30,11 +30,19 @@ MAX_SHARD_TOKENS = 2_000_000  # Largest number of tokens of a shard
 
 
 def finish_corpus(
-    folder: Folder, vocabulary: Vocabulary, shards: Sequence[ShardRecord], fields: Mapping[str, str]
+    folder: Folder,
+    vocabulary: Vocabulary,
+    shards: Sequence[ShardRecord],
+    fields: Mapping[str, str],
+    *,
+    may_be_empty: bool = False,
 ) -> Manifest:
-    """Write the vocabulary and the manifest of a corpus whose shards are written."""
+    """Write the vocabulary and the manifest of a corpus whose shards are written.
+
+    With `may_be_empty`, no document needs a word, but there must be a document.
+    """
     tokens = sum(row.tokens for row in shards)
-    if not tokens:
+    if not tokens and not (may_be_empty and shards):
         raise InputError(folder.url, "the corpus is empty: expected at least one document with a word")
     manifest = Manifest(
         documents=sum(row.documents for row in shards),
@@ -79,11 +87,12 @@ class CorpusWriter:
         if self._shard_tokens is not None and self._waiting_tokens > 2 * self._shard_tokens:
             self._flush(self._shard_tokens, last=False)
 
-    def finish(self, words: list[str]) -> Manifest:
+    def finish(self, words: list[str], *, may_be_empty: bool = False) -> Manifest:
         """Write the waiting documents, the vocabulary and the manifest."""
         if self._waiting:
             self._flush(self._shard_tokens or even_shard_tokens(self._waiting_tokens), last=True)
-        return finish_corpus(self._folder, Vocabulary(words, self._documents, self._tokens), self._rows, self._fields)
+        vocabulary = Vocabulary(words, self._documents, self._tokens)
+        return finish_corpus(self._folder, vocabulary, self._rows, self._fields, may_be_empty=may_be_empty)
 
     def _flush(self, shard_tokens: int, *, last: bool) -> None:
         """Write the complete shards among the waiting documents, and the incomplete one at the `last` call."""

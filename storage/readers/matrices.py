@@ -47,6 +47,8 @@ from collapsium.storage.readers.texts.fields import clean
 BLOCK_ENTRIES = 1 << 22  # Entries that are in memory at once; each takes about 60 bytes with all copies
 BLOCK_BYTES = 1 << 25  # Bytes of a Matrix Market file that are parsed at once
 EXPECTED = "expected a sparse matrix in Matrix Market or SciPy's .npz"
+# Types of values in Matrix Market; SciPy writes `unsigned-integer` for uint32 and uint64
+FIELDS = (b"integer", b"unsigned-integer", b"real", b"pattern")
 
 # Files of Cell Ranger, STARsolo and their relatives, each optionally compressed and with a prefix
 MATRIX = "matrix.mtx"
@@ -275,7 +277,7 @@ class MarketMatrix:
                 raise InputError(path, f"{EXPECTED} ('%%MatrixMarket matrix coordinate ...')", "line 1")
             if banner[2] != b"coordinate":
                 raise InputError(path, "expected a sparse matrix (coordinate format), found a dense one", "line 1")
-            if banner[3] not in (b"integer", b"real", b"pattern") or banner[4] not in (b"general", b"symmetric"):
+            if banner[3] not in FIELDS or banner[4] not in (b"general", b"symmetric"):
                 kind = b" ".join(banner[3:]).decode("utf-8", "replace")[:40]
                 raise InputError(path, f"expected counts, found values of type '{kind}'", "line 1")
             for line in iter(handle.readline, b""):
@@ -346,6 +348,8 @@ class MarketMatrix:
         if numbers.size % width:
             raise InputError(self._path, f"{expected}; is the file cut short?")
         table = numbers.reshape(-1, width).T
+        if (table[:2] != np.floor(table[:2])).any():
+            raise InputError(self._path, f"{expected}, and rows and columns in whole numbers")
         return [table[0].astype(np.int64), table[1].astype(np.int64), *table[2:]]
 
 
@@ -406,6 +410,8 @@ class MatrixSource:
         values = block.values
         if values.dtype.kind not in "iufb":
             raise InputError(self.name, f"expected counts, found values of type {values.dtype}")
+        if values.dtype == np.float16:
+            values = values.astype(np.float32)  # The largest count is infinite as a half
         right = (values >= 0) & (values <= INT32_MAX)
         if self._binarise:
             if right.all():

@@ -51,6 +51,34 @@ def test_annotate__writes_exact_proportions_and_topics(run):
     assert adata.obs["topic"].astype(int).tolist() == model.document_topic[::-1].argmax(axis=1).tolist()
 
 
+@pytest.mark.parametrize("name", ["cells.h5ad", "cells.zarr"])
+def test_annotated_cells__can_be_written(run, tmp_path, name):
+    import anndata
+
+    adata = cells()
+    del adata.obs["batch"]
+    for frame in (adata.obs, adata.var):
+        frame.index = pd.Index(frame.index.tolist(), dtype=object)
+    Model(run).annotate(adata, obs=True)
+    write, read = (
+        (adata.write_h5ad, anndata.read_h5ad) if name.endswith("h5ad") else (adata.write_zarr, anndata.read_zarr)
+    )
+    write(tmp_path / name)
+    again = read(tmp_path / name)
+    assert again.obs["topic"].astype(str).tolist() == adata.obs["topic"].astype(str).tolist()
+    np.testing.assert_array_equal(again.obsm["X_topics"], adata.obsm["X_topics"])
+
+
+def test_cells_without_counts__get_the_mean_proportions_of_the_prior(run):
+    model, empty = Model(run), cells(slice(2))
+    empty.layers["counts"] = 0 * COUNTS[:2]
+    empty.obs_names = ["new 1", "new 2"]
+    np.testing.assert_allclose(model.transform(empty), 1 / 3)
+    empty.var_names = [f"other {n}" for n in range(12)]
+    with pytest.raises(CollapsiumError, match="the corpus is empty"):
+        model.transform(empty)
+
+
 def test_annotate__folds_in_new_cells_with_genes_in_any_order(run):
     model, adata = Model(run), cells(slice(20), slice(None, None, -1))
     adata.obs_names = [*CELLS[:15], *(f"new {n}" for n in range(5))]

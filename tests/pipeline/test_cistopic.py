@@ -144,6 +144,8 @@ def test_run_models__gives_the_models_of_fit():
         cistopic.run_models({}, [2])
     with pytest.raises(OptionError, match="expected positive numbers"):
         cistopic.run_models(OBJECT, [2], alpha=0)
+    with pytest.raises(OptionError, match="n_topics: expected a list of numbers, found 2"):
+        cistopic.run_models(OBJECT, 2)
 
 
 def test_hdp__omits_topics_that_no_cell_has():

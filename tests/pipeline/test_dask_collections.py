@@ -19,7 +19,7 @@ distributed = pytest.importorskip("distributed")
 import dask.bag as db  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 
-from collapsium.pipeline import Model, fit, infer, ingest, predict  # noqa: E402
+from collapsium.pipeline import Corpus, Model, fit, infer, ingest, predict  # noqa: E402
 from collapsium.pipeline.corpora.texts_in_memory import library_of_frame  # noqa: E402
 from collapsium.pipeline.estimators import CollapsedLDA  # noqa: E402
 from collapsium.pipeline.executors import dask_collections  # noqa: E402
@@ -157,6 +157,55 @@ def test_frames_with_a_repeated_index__keep_their_rows_with_a_warning(model):
     with pytest.warns(UserWarning, match=r"not unique \(label 'r00'\).*reset_index"):
         shares = model.transform(doubled)
     pd.testing.assert_index_equal(shares.index, doubled.index)
+
+
+def test_records_of_a_bag__may_lack_fields_that_later_records_have(labelled, tmp_path):
+    kinds = FRAME["kind"].where(np.arange(len(FRAME)) > 3)
+    frame = pd.DataFrame({"body": FRAME["body"], "kind": kinds}).reset_index(drop=True)
+    records = [{name: row[name] for name in row if row[name] == row[name]} for row in frame.to_dict("records")]
+    # All records of the first of these partitions lack the field, or the first record of one partition does.
+    for bag in (db.from_sequence(records, npartitions=6), db.from_sequence(records, npartitions=1)):
+        with dask.config.set(scheduler="synchronous"):
+            np.testing.assert_array_equal(labelled.transform(bag).compute(), labelled.transform(frame))
+            predicted = predict(labelled, bag, field="kind").compute()
+            ingest(bag, tmp_path / "corpus", text="body", labels="kind", scheduler="serial", overwrite=True)
+        expected = predict(labelled, frame, field="kind")
+        pd.testing.assert_frame_equal(predicted.reset_index(drop=True), expected.reset_index(drop=True))
+        labels = Corpus(tmp_path / "corpus").references[0].further()["labels"].to_pylist()
+        assert [entry[0]["value"] if entry else None for entry in labels] == frame["kind"].replace(
+            {np.nan: None}
+        ).tolist()
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [({"a": 1, "b": 2, "c": 0}, "without 'd'"), ({**dict.fromkeys("abcd", 1), "e": 5}, "with 'e'")],
+)
+def test_counts_in_records_with_other_fields__are_refused_and_not_dropped(changed, found):
+    records = [*COUNTS.to_dict("records"), changed]
+    bag, estimator = db.from_sequence(records, npartitions=3), CollapsedLDA(2, max_iter=2)
+    message = f"expected records with the 4 fields of the first, found one {found}"
+    with dask.config.set(scheduler="synchronous"):
+        with pytest.raises(InputError, match=message):
+            estimator.fit(bag)
+        estimator.fit(COUNTS)
+        with pytest.raises(InputError, match=message):
+            estimator.transform(bag).compute()
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([{"body": "cats", "other": "a"}], "labels: no record has the field 'kind'"),
+        ([{"body": "cats", "kind": "a"}, "dogs"], "expected records, found str at position 1"),
+        ([{"body": "cats", "kind": "a"}, {"body": "dogs", "kind": 2}], "'kind', found int at position 1 after str"),
+    ],
+)
+def test_records_of_a_bag__that_cannot_be_read_are_refused_in_one_line(records, message, tmp_path):
+    bag = db.from_sequence(records * 2, npartitions=2)
+    with dask.config.set(scheduler="synchronous"), pytest.raises(OptionError, match=message):
+        ingest(bag, tmp_path / "corpus", text="body", labels="kind", scheduler="serial")
+    assert names(tmp_path) == []
 
 
 def test_infer_and_predict__of_partitions_are_lazy_frames_with_the_index_of_the_texts(labelled):

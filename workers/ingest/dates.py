@@ -6,6 +6,8 @@ A date is the day that is written: the offset of its zone is not added, because 
 from __future__ import annotations
 
 import datetime
+import decimal
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,8 +34,11 @@ FIRST = (datetime.datetime(1, 1, 1, tzinfo=datetime.UTC) - EPOCH) // _HOUR
 END = (datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC) - EPOCH) // _HOUR + 24
 
 _YEAR = re.compile(r"[0-9]{4}(\.0+)?")
-_DIGITS = re.compile(r"([0-9]{6,19})(\.[0-9]+)?")
+_DIGITS = re.compile(r"-?([0-9]{6,19})(\.[0-9]+)?")
+_NEGATIVE = re.compile(r"-[0-9]")
 _YEAR_FIRST = re.compile(r"([0-9]{4})([-/.:])([0-9]{1,2})(?:\2([0-9]{1,2}))?(?![0-9])")
+# A day without separators and what follows it, such as 20240229T1200Z
+_COMPACT = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?=[T\s])")
 _ISO_WEEK = re.compile(r"[0-9]{4}-?W[0-9]{2}-?[0-9]")
 _MAIL = re.compile(r"([A-Za-z]{3}, )?[0-9]{1,2} [A-Za-z]{3} [0-9]{4} [0-9]{2}:[0-9]{2}(:[0-9]{2})? ([-+][0-9]{4}|GMT)")
 _NUMERIC = re.compile(r"([0-9]{1,2})[-/.]([0-9]{1,2})[-/.](?:[0-9]{4}|[0-9]{2})(?![0-9])")
@@ -45,8 +50,9 @@ _ISO = (
     r"(Z|[-+]([01][0-9]|2[0-3]):?[0-5][0-9])?)?$"
 )
 _ISO_DAY = len("2024-02-29")
-# Digits of a Unix time, and its ticks a second.
-_UNIX = {9: 1, 10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
+# Digits of a Unix time, and its ticks a second. Without a sign, twelve digits may be a day with hours and minutes.
+_UNIX = {9: 1, 10: 1, 13: 10**3, 15: 10**6, 16: 10**6, 18: 10**9, 19: 10**9}
+_NEGATIVE_UNIX = {**_UNIX, 12: 10**3}
 _FAULTS = (ValueError, OverflowError, TypeError, ArithmeticError, LookupError, AttributeError)
 
 
@@ -98,19 +104,21 @@ def hours_of(moment: datetime.datetime) -> int:
 
 
 def _number(text: str) -> Date | None:
-    """Read years, dates without separators and Unix times."""
+    """Read years, dates without separators and Unix times, which are negative before 1970."""
     if _YEAR.fullmatch(text):
         return Date(hours_of(datetime.datetime(int(text[:4]), 1, 1)), YEAR)
-    match = _DIGITS.fullmatch(text)
+    match, negative = _DIGITS.fullmatch(text), _NEGATIVE.match(text) is not None
     if match is None:
+        if negative:
+            raise ValueError(text)  # A year before the first one
         return None
-    digits = match[1]
-    if len(digits) == 8:
+    digits, ticks = match[1], _NEGATIVE_UNIX if negative else _UNIX
+    if len(digits) in ticks:
+        return Date(math.floor(decimal.Decimal(text)) // ticks[len(digits)] // 3600, HOUR, unix=True)
+    if len(digits) == 8 and not negative:
         return Date(hours_of(datetime.datetime.strptime(digits, "%Y%m%d")), DAY)
-    if len(digits) == 14:
+    if len(digits) == 14 and not negative:
         return Date(hours_of(datetime.datetime.strptime(digits, "%Y%m%d%H%M%S")), HOUR)
-    if len(digits) in _UNIX:
-        return Date(int(digits) // _UNIX[len(digits)] // 3600, HOUR, unix=True)
     # A number such as 198702 may be a month or a day.
     raise ValueError(text)
 
@@ -121,20 +129,25 @@ def _standard(text: str) -> Date | None:
         return Date(hours_of(parsedate_to_datetime(text)), HOUR)
     if _ISO_WEEK.fullmatch(text):
         return Date(hours_of(datetime.datetime.fromisoformat(text)), DAY)
-    match = _YEAR_FIRST.match(text)
+    match = _COMPACT.match(text) or _YEAR_FIRST.match(text)
     if match is None:
         return None
+    if match.re is _COMPACT:
+        return _with_day(datetime.date(*map(int, match.groups())), text[match.end() :])
     year, month = int(match[1]), int(match[3])
     if match[4] is None:
         if match.end() < len(text):
             return None
         return Date(hours_of(datetime.datetime(year, month, 1)), MONTH)
-    day = datetime.date(year, month, int(match[4])).isoformat()
-    rest = text[match.end() :].replace(",", ".")
+    return _with_day(datetime.date(year, month, int(match[4])), text[match.end() :])
+
+
+def _with_day(day: datetime.date, rest: str) -> Date | None:
+    """Read what follows a day as a time in ISO 8601; return None if it is none."""
     if not rest.strip():
-        return Date(hours_of(datetime.datetime.fromisoformat(day)), DAY)
+        return Date(hours_of(datetime.datetime.fromisoformat(day.isoformat())), DAY)
     try:
-        return Date(hours_of(datetime.datetime.fromisoformat(day + rest.rstrip())), HOUR)
+        return Date(hours_of(datetime.datetime.fromisoformat(day.isoformat() + rest.replace(",", ".").rstrip())), HOUR)
     except ValueError:
         return None
 
@@ -175,6 +188,7 @@ def _other(text: str) -> Date | None:
     elif (
         exact <= DAY
         and _YEAR_FIRST.match(text) is None
+        and _COMPACT.match(text) is None
         and (swapped := hours_of(_parse(text, _DEFAULTS[0], True))) != hour
     ):
         day_first = swapped

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.monitoring.events import Sink
+from collapsium.pipeline.monitoring.events import Sink, sinks_of
 from collapsium.pipeline.options import keywords
 from collapsium.pipeline.workflows.batch.job_file import named_as_in, read_job
 from collapsium.pipeline.workflows.batch.journal import PUBLISHED, JobContext
@@ -133,7 +133,7 @@ def batch(job: str | os.PathLike[str], *, accept: bool = False, sinks: Sequence[
     CollapsiumError
         The file, a source or an option is invalid, or a step failed; the next call continues with that step.
     """
-    config = read_job(job)
+    config, sinks = read_job(job), sinks_of(sinks)
     folder = Folder(config.batch.folder)
     folder.make()
     with RunLock(folder / LOCK) as lock, named_as_in(job):

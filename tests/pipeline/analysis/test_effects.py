@@ -24,7 +24,7 @@ from collapsium.pipeline import (
     verify,
 )
 from collapsium.pipeline.analysis import posteriors
-from collapsium.pipeline.analysis.effects import TableSource
+from collapsium.pipeline.analysis.effects import TableSource, columns_of_frame
 from collapsium.pipeline.analysis.options import EffectOptions
 from collapsium.pipeline.analysis.regression import Regression
 from collapsium.pipeline.analysis.topic_shares import by_period
@@ -610,6 +610,19 @@ def test_zeros_of_some_topics__are_not_empty_documents():
     np.testing.assert_allclose(found.estimate[:, 0], every.estimate[:, 2], rtol=1e-9)
     theta[7] = 0.0
     assert "1 empty documents are left out." in table_effects(theta, frame, "~ group + year").notes
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Series([1, 0, None], dtype=object), pd.Series([1.0, 0, np.nan], dtype=object),
+        pd.Series([True, False, None], dtype=object), pd.Series(pd.to_timedelta([1, 0, None], unit="s")),
+    ],
+)  # fmt: skip
+def test_columns_of_numbers_and_durations__are_numbers_whatever_their_type(values):
+    column = columns_of_frame(pd.DataFrame({"x": values}), "data")["x"]
+    np.testing.assert_array_equal(column, [1.0, 0.0, np.nan])
+    assert column.dtype == np.float64
 
 
 def test_decimal_numbers_of_tables__are_numbers():

@@ -271,6 +271,15 @@ def test_vocabulary__equals_count_vectorizers(tmp_path):
     assert list(bags_of(tmp_path / "c").values()) == expected
 
 
+@pytest.mark.parametrize(
+    ("share", "documents", "most"), [(0.7, 90, 63), (0.29, 100, 29), (0.1, 30, 3), (0.35, 180, 63)]
+)
+def test_words_in_exactly_the_largest_share_of_the_documents__are_kept(tmp_path, share, documents, most):
+    rows = [{"id": n, "text": "sea " * (n < most) + "ship " * (n <= most) + "bread"} for n in range(documents)]
+    ingest(put_lines(tmp_path / "x.jsonl", rows), tmp_path / "c", max_document_share=share)
+    assert Corpus(tmp_path / "c").vocabulary.words == ["sea"]
+
+
 def test_max_words__keeps_the_words_in_most_documents(tmp_path):
     rows = [{"id": n, "text": text} for n, text in enumerate(["aa bb cc", "bb cc cc", "dd ee", "the aa"])]
     ingest(put_lines(tmp_path / "x.jsonl", rows), tmp_path / "c", max_words=3)

@@ -120,6 +120,25 @@ def test_counts_in_place_of_texts__are_refused_with_the_function_that_accepts_th
             take()
 
 
+@pytest.mark.parametrize(
+    "missing",
+    [pd.Series([np.nan, np.nan]), pd.DataFrame({"text": [np.nan, np.nan]}), pd.DataFrame({"id": [1, 2], "text": np.nan})],
+)  # fmt: skip
+def test_columns_of_missing_texts__are_texts_although_pandas_has_numbers_for_them(missing, model):
+    shares = model.transform(missing)
+    assert shares.index.tolist() == [0, 1]
+    assert np.array_equal(shares, model.transform(["", None]))
+    assert model.transform(missing[:0]).shape == (0, shares.shape[1])
+
+
+def test_columns_of_pandas_with_numbers_as_names__are_named_by_their_digits():
+    frame = pd.DataFrame({0: ["sea ship sea", "bread"], 1: ["x", None], 2: [1.5, 2]})
+    model = fit(frame, text="0", labels="1", covariates="n=2", **HOW)
+    fields = model.documents()
+    assert (fields["1"].tolist()[0], fields["n"].tolist()) == ("x", [1.5, 2])
+    assert model.transform(frame).shape == (2, model.topic_word.shape[0])
+
+
 FORMS = {
     "tuple": tuple,
     "array": np.array,

@@ -43,6 +43,7 @@ FORMATS = {
     "lil matrix": scipy.sparse.lil_matrix,
     "float": lambda counts: counts.astype(np.float32),
     "unsigned": lambda counts: counts.astype(np.uint64),
+    "other byte order": lambda counts: counts.astype(np.dtype(np.int32).newbyteorder()),
     "fortran": np.asfortranarray,
     "list": lambda counts: counts.tolist(),
     "frame": pd.DataFrame,

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from collapsium.pipeline import Model
+from collapsium.pipeline import Model, fit
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.monitoring.events import Guarded, load_function
 from collapsium.pipeline.monitoring.mlflow_callback import MLflow
@@ -158,3 +158,18 @@ def test_a_missing_mlflow__is_reported_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(OptionError, match=r"pip install 'collapsium\[mlflow\]'"):
         MLflow()
+
+
+@pytest.mark.parametrize(
+    ("sinks", "found"), [([3], "int in it"), (print, "builtin_function_or_method"), (None, "NoneType")]
+)
+def test_sinks_that_are_no_list_of_functions__are_refused_before_anything_runs(small, tmp_path, sinks, found):
+    with pytest.raises(OptionError, match=f"sinks: expected a list of functions, found {found}"):
+        fit(small[0], tmp_path / "run", family="lda", topics=3, sinks=sinks)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_sink_that_changes_events__changes_them_for_itself_alone(small):
+    events = []
+    fit(small[0], family="lda", topics=3, iterations=2, sinks=iter([dict.clear, events.append]))
+    assert [event["event"] for event in events][-3:] == ["iteration", "iteration", "end"]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from collapsium.pipeline import ingest
 from collapsium.storage.corpus.corpus import Corpus
+from collapsium.storage.corpus.shard import Documents
 from collapsium.storage.errors import AbsentError, CollapsiumError, InputError, OptionError
 from collapsium.storage.readers import matrices
 from collapsium.storage.readers.annotated import AnnotatedSource
@@ -73,6 +74,12 @@ def write_file(path, matrix):
     adata.obs.index, adata.var.index = texts(CELLS), texts(PEAKS)
     adata.write_h5ad(path) if path.suffix == ".h5ad" else adata.write_zarr(path)
     return path
+
+
+def with_words(folder):
+    """Write the words of a matrix, and return options that name them."""
+    (folder / "words.txt").write_text("\n".join(PEAKS))
+    return ReadOptions(vocabulary=str(folder / "words.txt"))
 
 
 def digest(corpus):
@@ -261,6 +268,30 @@ def test_damaged_files__are_refused_in_one_line(tmp_path):
         assert "\n" not in str(caught.value)
     with pytest.raises(AbsentError):
         ingest(tmp_path / "none.h5ad", tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64", "int64", "float32"])
+def test_matrix_market__is_read_as_scipy_writes_any_type_of_counts(tmp_path, dtype):
+    path = tmp_path / "counts.mtx"
+    scipy.io.mmwrite(path, scipy.sparse.coo_matrix(COUNTS.astype(dtype)))
+    documents = Documents.join(list(matrices.open_matrix(str(path), with_words(tmp_path)).documents()))
+    csr = scipy.sparse.csr_array(COUNTS)
+    assert (documents.words.tolist(), documents.counts.tolist()) == (csr.indices.tolist(), csr.data.tolist())
+
+
+def test_fractions_in_place_of_rows__are_refused_in_matrix_market(tmp_path):
+    path = tmp_path / "counts.mtx"
+    path.write_text("%%MatrixMarket matrix coordinate real general\n7 5 2\n1.5 2 3\n2 1 1\n")
+    with pytest.raises(InputError, match="rows and columns in whole numbers"):
+        list(matrices.open_matrix(str(path), with_words(tmp_path)).documents())
+
+
+def test_infinite_halves__are_no_counts():
+    values = np.array([[1, np.inf], [0, 2]], dtype=np.float16)
+    frame = pd.DataFrame(index=texts(["a", "b"]))
+    source = SimpleNamespace(X=values, layers={}, obs=frame, obs_names=frame.index, var_names=texts(["x", "y"]))
+    with pytest.raises(InputError, match="row 1, column 2: expected a whole count of 0 or more, found inf"):
+        list(AnnotatedSource(source, ReadOptions()).documents())
 
 
 def test_binarised_counts__may_be_fractional():
