@@ -78,22 +78,27 @@ demo: $(DEMO_READY)
 	$(DEMO)/bin/collapsium demo build/demo
 
 # Kernels run twice: compiled, and as plain Python, where an index out of range is an error. Some tests wait for processes
-# that they have stopped or killed, so there is one process more than processors.
+# that they have stopped or killed, so there is one process more than processors. The short tests without the compiler run
+# in one process, because each further process would spend a seventh of their CPU time on imports. Kernels are compiled
+# before the tests: else each fit of a family would start child processes that compile the same helpers again.
 test: $(READY)
+	$(BIN)/collapsium compile
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" $(APART) tests
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m "kernels and not long" $(KERNEL_TESTS)
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -m "kernels and not long" $(KERNEL_TESTS)
 
 # Lines of the product that these tests run, without kernels; processes that tests start are counted too.
 coverage: $(READY)
 	rm -rf build/coverage
 	mkdir -p build/coverage
+	$(BIN)/collapsium compile
 	$(BIN)/coverage run -m pytest -n $(PROCESSES) --dist loadgroup -m "not long" $(APART) tests
-	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -n $(PROCESSES) -m "kernels and not long" $(KERNEL_TESTS)
+	NUMBA_DISABLE_JIT=1 $(BIN)/coverage run -m pytest -m "kernels and not long" $(KERNEL_TESTS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 # Nightly and before releases: also the long tests, all option matrices, faults, fuzzing, pages and deployment.
 test-all: $(READY)
+	$(BIN)/collapsium compile
 	$(BIN)/python -m pytest -n $(PROCESSES) --dist loadgroup tests
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $(PROCESSES) -m kernels tests
 	$(MAKE) deploy-check pages chaos fuzz lowest newest

@@ -96,7 +96,7 @@ class Conformance:
 
     @pytest.fixture
     def small(self, small, request):
-        """Training and held-out corpora of 60 documents in 5 shards."""
+        """Training and held-out corpora of 60 documents."""
         if self.segmented:
             return request.getfixturevalue("segmented_small")
         return request.getfixturevalue("labelled_small") if self.labelled else small
@@ -179,7 +179,6 @@ class Conformance:
 
     def check_bits(self, small, options, where, tmp_path, references, clusters):
         kind, workers = where
-        shards = len(Corpus(small[0]).manifest.shards)
         expected = references.run(self.family, options, small)
         run_options = references.fit_options(self.family, options, small)
         if kind == "processes":
@@ -187,7 +186,7 @@ class Conformance:
         else:
             run_options |= {"scheduler": kind, "workers": workers}
         model = fit(small[0], tmp_path / "run", **run_options)
-        assert bits(model, shards) == bits(Model(expected), shards)
+        assert bits(model) == bits(Model(expected))
         scores = scores_of(tmp_path / "run")
         assert scores == scores_of(expected)
         assert len(scores) == (2 if "schedule" in options else 4)  # after each pass, or after each iteration
@@ -258,7 +257,7 @@ class Conformance:
         with pytest.raises(KeyboardInterrupt):
             fit(small[0], tmp_path / "run", sinks=[sink], checkpoint_every=2, **fit_options)
         model = resumed(tmp_path / "run", scheduler="threads", workers=2)
-        assert bits(model, 5) == bits(Model(uninterrupted), 5)
+        assert bits(model) == bits(Model(uninterrupted))
         events = [
             [{name: value for name, value in event.items() if name not in TIMES} for event in Run(run).events()]
             for run in (tmp_path / "run", uninterrupted)

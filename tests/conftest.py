@@ -32,6 +32,10 @@ TESTS_WITH_ALL_OPTIONS = {  # conformance tests that any single option could bre
     "test_fit__accepts_one_word_one_document_and_one_topic",
 }
 
+# Tokens in a shard for 5 shards of the small training corpora and 3 of the held-out ones, or for 3 and 2. Most of a small
+# fit's time is proportional to the shards.
+FIVE_SHARDS, THREE_SHARDS = (500, 900), (800, 1300)
+
 # Idle clusters that profile themselves many times per second would take a fifth of the tests' time.
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
 os.environ.setdefault("DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL", "1s")
@@ -71,6 +75,14 @@ def write_corpus(path, rows, vocabulary, shard_tokens=None, ids=None, labels=Non
         writer.add(replace(documents, extras={**documents.extras, **extras}))
         writer.finish([f"w{n}" for n in range(vocabulary)])
     return path
+
+
+def write_small(place, *shard_tokens):
+    """Write a training and a held-out corpus of 60 documents each, with so many tokens in a shard."""
+    corpora = []
+    for name, seed, size in zip(("train", "heldout"), (1, 2), shard_tokens, strict=True):
+        corpora.append(str(write_corpus(place / name, simulated_rows(seed), 30, shard_tokens=size)))
+    return tuple(corpora)
 
 
 def write_halves(place, rows, vocabulary):
@@ -128,9 +140,14 @@ def cut_into_segments(rows, seed):
     return documents
 
 
+def leaves_out_long_tests(config):
+    """Return whether tests that are marked `long` are left out, as by `make test`."""
+    return "not long" in config.option.markexpr
+
+
 def pytest_configure(config):
     """Set the number of hypothesis examples: fewer if long tests are left out, and fewest if kernels are not compiled."""
-    quick = "not long" in config.option.markexpr
+    quick = leaves_out_long_tests(config)
     settings.register_profile(
         "collapsium",
         deadline=None,
@@ -170,21 +187,33 @@ def unsynced():
 
 
 @pytest.fixture(scope="session")
-def small(tmp_path_factory):
-    """Training and held-out corpora of 60 documents each; the training corpus has 5 shards."""
+def shard_tokens(pytestconfig):
+    """Tokens in a shard of the small training and held-out corpora; fewer shards if long tests are left out."""
+    return THREE_SHARDS if leaves_out_long_tests(pytestconfig) else FIVE_SHARDS
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory, shard_tokens):
+    """Training and held-out corpora of 60 documents each."""
     place = tmp_path_factory.mktemp("small")
-    train = write_corpus(place / "train", simulated_rows(1), 30, shard_tokens=500)
-    heldout = write_corpus(place / "heldout", simulated_rows(2), 30, shard_tokens=900)
-    yield str(train), str(heldout)
+    yield write_small(place, *shard_tokens)
     shutil.rmtree(place, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def labelled_small(tmp_path_factory):
+def five_shards(tmp_path_factory):
+    """The corpora of `small`, always with 5 and 3 shards."""
+    place = tmp_path_factory.mktemp("five")
+    yield write_small(place, *FIVE_SHARDS)
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def labelled_small(tmp_path_factory, shard_tokens):
     """The corpora of `small`, with labels."""
     place = tmp_path_factory.mktemp("labelled")
     corpora = []
-    for name, seed, size in (("train", 1, 500), ("heldout", 2, 900)):
+    for name, seed, size in zip(("train", "heldout"), (1, 2), shard_tokens, strict=True):
         rows, theta = simulated(seed)
         corpora.append(str(write_corpus(place / name, rows, 30, shard_tokens=size, labels=simulated_labels(theta))))
     yield tuple(corpora)
@@ -192,12 +221,13 @@ def labelled_small(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def segmented_small(tmp_path_factory):
-    """Training and held-out tokens of the same 60 documents, in 5 shards, with labels and segments."""
+def segmented_small(tmp_path_factory, shard_tokens):
+    """Training and held-out tokens of the same 60 documents, with labels and segments."""
     place = tmp_path_factory.mktemp("segmented")
     rows, theta = simulated(1)
     labels = simulated_labels(theta)
-    write_corpus(place / "all", cut_into_segments(rows, 1), 30, shard_tokens=500, labels=labels, segmented=True)
+    documents = cut_into_segments(rows, 1)
+    write_corpus(place / "all", documents, 30, shard_tokens=shard_tokens[0], labels=labels, segmented=True)
     split(place / "all", place / "train", place / "heldout", fraction=0.2, seed=1)
     yield str(place / "train"), str(place / "heldout")
     shutil.rmtree(place, ignore_errors=True)

@@ -156,8 +156,12 @@ class PicklingExecutor(SerialExecutor):
         return cloudpickle.loads(cloudpickle.dumps(super().submit(function, *arguments, **place)))
 
 
-def bits(model, shards):
-    """Return (name, bytes) for all arrays of a model and of its local states, and for its summary file."""
+def bits(model, shards=None):
+    """Return (name, bytes) for all arrays of a model and of its local states, and for its summary file.
+
+    By default, local states of all training shards are among them.
+    """
+    shards = len(model.record.shards) if shards is None else shards
     parts = [model.global_state, *(model.rows(block) for block in range(len(model.blocks)))]
     parts += [model.local_state(shard) for shard in range(shards)]
     summary = model.folder.read(SUMMARY) if model.folder.exists(SUMMARY) else b""

@@ -39,21 +39,25 @@ class Responsibilities(Conformance):
     drawn: dict = {}  # noqa: RUF012 - never changed
 
     @pytest.mark.xdist_group("clusters")
-    def test_steps__do_not_depend_on_the_executor(self, small, steps, where, tmp_path, references, clusters):
-        self.check_bits(small, {**steps, **STEPS, "iterations": 6}, where, tmp_path, references, clusters)
+    def test_steps__do_not_depend_on_the_executor(self, five_shards, steps, where, tmp_path, references, clusters):
+        self.check_bits(five_shards, {**steps, **STEPS, "iterations": 6}, where, tmp_path, references, clusters)
 
-    def test_a_stopped_stochastic_run__is_resumed_to_the_same_bits_and_events(self, small, steps, tmp_path, references):
-        self.check_resumed(small, {**steps, **STEPS, "iterations": 6}, tmp_path, references)
+    def test_a_stopped_stochastic_run__is_resumed_to_the_same_bits_and_events(
+        self, five_shards, steps, tmp_path, references
+    ):
+        self.check_resumed(five_shards, {**steps, **STEPS, "iterations": 6}, tmp_path, references)
 
-    def test_commands__read_the_model_of_a_stochastic_schedule(self, small, steps, tmp_path, references):
-        self.check_commands(small, references.run(self.family, {**steps, **STEPS, "iterations": 6}, small), tmp_path)
+    def test_commands__read_the_model_of_a_stochastic_schedule(self, five_shards, steps, tmp_path, references):
+        self.check_commands(
+            five_shards, references.run(self.family, {**steps, **STEPS, "iterations": 6}, five_shards), tmp_path
+        )
 
     def test_ground_truth_topics__are_recovered_in_two_passes(self, tmp_path, steps):
         self.check_ground_truth(tmp_path, 1500, {**steps, "schedule": "stochastic", "passes": 2})
 
-    def test_steps__conserve_counts(self, small, steps):
-        problem, states_, found = stepped(small[0], self.family, steps)
-        manifest = Corpus(small[0]).manifest
+    def test_steps__conserve_counts(self, five_shards, steps):
+        problem, states_, found = stepped(five_shards[0], self.family, steps)
+        manifest = Corpus(five_shards[0]).manifest
         assert [state.iteration for state in states_] == [1, 2, 3, 4, 5, 6]  # 1 + 2 + 2 shards, then 2 + 2 + 1
         for state in states_:
             held, counted_ = state.blocks[0].value.rows.word_topic, self.topic_tokens(state.global_state)
@@ -66,21 +70,21 @@ class Responsibilities(Conformance):
             assert math.isclose(swept.value.local.document_topic.sum(dtype=np.float64), weight, rel_tol=1e-5)
         assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
 
-    def test_steps__do_not_depend_on_the_location_of_states_and_blocks(self, small, steps, tmp_path):
+    def test_steps__do_not_depend_on_the_location_of_states_and_blocks(self, five_shards, steps, tmp_path):
         """States may be in scratch files, the vocabulary may be divided into blocks, and work may be lost and
         repeated."""
-        whole = stepped(small[0], self.family, steps)[1][-1]
-        disk = stepped(small[0], self.family, steps, scratch=str(tmp_path / "scratch"))[1][-1]
+        whole = stepped(five_shards[0], self.family, steps)[1][-1]
+        disk = stepped(five_shards[0], self.family, steps, scratch=str(tmp_path / "scratch"))[1][-1]
         assert any((tmp_path / "scratch").glob("*"))
         assert [
             array[0] for array, other in zip(state_bits(disk), state_bits(whole), strict=True) if array != other
         ] == []
-        cut = stepped(small[0], self.family, steps, cuts=(0, 7, 8, 30))[1][-1]
+        cut = stepped(five_shards[0], self.family, steps, cuts=(0, 7, 8, 30))[1][-1]
         blocks = [block.value.rows.to_arrays() for block in cut.blocks]
         for name, values in whole.blocks[0].value.rows.to_arrays().items():
             np.testing.assert_array_equal(np.concatenate([rows[name] for rows in blocks]), values)
         losing = LosingExecutor(SerialExecutor(), 4)
-        _, again, found = stepped(small[0], self.family, steps, executor=losing)
+        _, again, found = stepped(five_shards[0], self.family, steps, executor=losing)
         assert losing.losses == 4
         assert any(progress.lost for _, progress in found)
         assert state_bits(again[-1]) == state_bits(whole)

@@ -69,7 +69,7 @@ def decode_table(data: bytes, documents: int, path: str, without: Sequence[str] 
     file = BoundedFile(io.BytesIO(data))
     if file.rows != documents:
         raise DamagedError(path, f"expected {documents} rows, found {file.rows}")
-    names = list(file.schema.names)
+    names = file.names
     again = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if again is not None:
         raise DamagedError(path, "expected each column once, found it twice", f"column {again[:100]!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
+import functools
 import io
 import os
 import tempfile
@@ -99,16 +100,23 @@ def locate(name: str) -> tuple[AbstractFileSystem, str]:
         name = next((name.removeprefix(prefix) for prefix in LOCAL if name.startswith(prefix)), name)
         if name.startswith("~") and os.path.lexists(name):
             name = f"./{name}"
-        import fsspec
         from fsspec.implementations import local as local_files
 
-        return fsspec.filesystem("file"), local_files.make_path_posix(name).rstrip("/") or "/"
+        return _local_store(), local_files.make_path_posix(name).rstrip("/") or "/"
     head, chained, rest = name.partition("::")
     if not chained or head.partition("://")[0] in CHAINS:
         return _located(name)
     # Further colons belong to the name of an object, unless a protocol stands before them.
     fs, path = _located(head)
     return fs, f"{path}{chained}{rest}"
+
+
+@functools.cache
+def _local_store() -> AbstractFileSystem:
+    """Return the store of this machine's files; `fsspec` takes longer to look it up than to read a small file."""
+    import fsspec
+
+    return fsspec.filesystem("file")
 
 
 def _located(url: str) -> tuple[AbstractFileSystem, str]:

@@ -248,6 +248,11 @@ class BoundedFile:
         self._handle = _Ahead(handle, size)
 
     @functools.cached_property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._all_coded.schema_arrow.names)
+
+    @functools.cached_property
     def schema(self) -> pa.Schema:
         """Columns and their types."""
         return self._plain.schema_arrow
@@ -256,6 +261,11 @@ class BoundedFile:
     def _plain(self) -> pq.ParquetFile:
         """The file, opened once: Arrow reads the footer each time, which has a part for every row group."""
         return self._open(())
+
+    @functools.cached_property
+    def _all_coded(self) -> pq.ParquetFile:
+        """The same with dictionaries of all strings."""
+        return self._open([leaf for leaf in self.footer.leaves if leaf.kind == BYTE_ARRAY])
 
     @functools.cached_property
     def _coded(self) -> pq.ParquetFile:
@@ -280,8 +290,7 @@ class BoundedFile:
         left = self.limit - weight.bytes
         self._handle.forget()
         try:
-            coded = [leaf for leaf in self.footer.leaves if leaf.kind == BYTE_ARRAY]
-            table = self._open(coded).read(columns=columns, use_threads=False)
+            table = self._all_coded.read(columns=columns, use_threads=False)
         except pa.ArrowNotImplementedError:  # see `_group_batches`
             names = [name for name in self.schema.names if columns is None or name in columns]
             schema = pa.schema([self.schema.field(name) for name in names])

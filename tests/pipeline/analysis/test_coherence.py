@@ -129,16 +129,16 @@ def test_bits__do_not_depend_on_shards_or_executor(fitted, where, clusters, tmp_
     assert (found.npmi, found.diversity, found.definition) == (expected.npmi, expected.diversity, expected.definition)
 
 
-def test_count__includes_all_shards(small):
+def test_count__includes_all_shards(five_shards):
     chosen = np.array([[0, 3, 29], [5, 6, 7]])
     executor = open_executor("threads", 2)
-    holding, meeting = count(Corpus(small[0]), chosen, executor)
+    holding, meeting = count(Corpus(five_shards[0]), chosen, executor)
     executor.close()
-    shards = [reference.load() for reference in Corpus(small[0]).references]
+    shards = [reference.load() for reference in Corpus(five_shards[0]).references]
     parts = [count_in(shard, chosen) for shard in shards]
     np.testing.assert_array_equal(holding, sum(part[0] for part in parts))
     np.testing.assert_array_equal(meeting, sum(part[1] for part in parts))
-    np.testing.assert_array_equal(holding, Corpus(small[0]).vocabulary.documents[chosen])
+    np.testing.assert_array_equal(holding, Corpus(five_shards[0]).vocabulary.documents[chosen])
     assert len(shards) > 4  # more shards than are requested at a time
 
 

@@ -18,8 +18,6 @@ from tests.fits import bits, resumed, scores_of
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 
-SHARDS = 5
-
 
 def without_member(events):
     """Return the events of a member from the first iteration on, as in a single fit."""
@@ -30,7 +28,7 @@ def without_member(events):
 def same(run, single, members=(0, 1, 2)):
     for number in members:
         member = run / f"members/{number:03d}"
-        assert bits(Model(member), SHARDS) == bits(Model(single / str(number)), SHARDS)
+        assert bits(Model(member)) == bits(Model(single / str(number)))
         assert without_member(events_of(member)) == without_member(events_of(single / str(number)))
         assert all(event["member"] == number for event in Run(member).events())
 
@@ -138,14 +136,14 @@ def test_a_finished_member_without_reported_iterations__stays_unchanged(small, e
     member.replace_events([event for event in member.events() if event["event"] == "end"])
     shutil.rmtree(tmp_path / "run/members/001")
     resume(tmp_path / "run")
-    assert bits(Model(tmp_path / "run/members/001"), SHARDS) == bits(Model(ensemble / "members/001"), SHARDS)
+    assert bits(Model(tmp_path / "run/members/001")) == bits(Model(ensemble / "members/001"))
 
 
 def test_more_iterations__continue_all_members(small, single, ensemble, tmp_path):
     run = shutil.copytree(ensemble, tmp_path / "run")
     resume(run, iterations=8, workers=8)
     fit(small[0], tmp_path / "one", heldout=small[1], seed=member_seed(4, 1), **{**ENSEMBLE_OPTIONS, "iterations": 8})
-    assert bits(Model(run / "members/001"), SHARDS) == bits(Model(tmp_path / "one"), SHARDS)
+    assert bits(Model(run / "members/001")) == bits(Model(tmp_path / "one"))
     with pytest.raises(OptionError, match="the run has made 8 already"):
         resume(run, iterations=7)
     for name, value in (("restarts", 4), ("keep", "best"), ("seed", 5)):
@@ -213,7 +211,7 @@ def test_an_ensemble_of_warm_starts__requires_samplers(small, ensemble, tmp_path
     fit(small[0], tmp_path / "run", **{**options, "family": "gibbs-lda"})  # from its first member
     record = Run(tmp_path / "run/members/001").record()
     assert record["warm"]["url"] == str(ensemble / "members/000/model")
-    found = [bits(Model(tmp_path / f"run/members/00{number}"), SHARDS) for number in range(2)]
+    found = [bits(Model(tmp_path / f"run/members/00{number}")) for number in range(2)]
     assert found[0] != found[1]
 
 
@@ -225,7 +223,7 @@ def test_a_warm_start_from_as_many_members__starts_each_from_one_of_them(small, 
         alone = {**options, "seed": member_seed(5, number), "warm": ensemble / f"members/{number:03d}"}
         fit(small[0], tmp_path / f"{number}", **alone)
         found = Run(tmp_path / f"run/members/{number:03d}")
-        assert bits(Model(found.folder.url), SHARDS) == bits(Model(tmp_path / f"{number}"), SHARDS)
+        assert bits(Model(found.folder.url)) == bits(Model(tmp_path / f"{number}"))
         assert found.record()["warm"]["url"] == str(ensemble / f"members/{number:03d}/model")
 
     def sink(event):
@@ -239,20 +237,20 @@ def test_a_warm_start_from_as_many_members__starts_each_from_one_of_them(small, 
     resume(tmp_path / "stopped", warm=ensemble, scheduler="serial")
     for number in range(3):
         member = f"members/{number:03d}"
-        assert bits(Model(tmp_path / "stopped" / member), SHARDS) == bits(Model(tmp_path / "run" / member), SHARDS)
+        assert bits(Model(tmp_path / "stopped" / member)) == bits(Model(tmp_path / "run" / member))
 
 
-def test_the_number_of_concurrent_members__keeps_workers_busy_within_the_memory(small):
+def test_the_number_of_concurrent_members__keeps_workers_busy_within_the_memory(five_shards):
     options = {"family": "lda", "topics": 500, "workers": 8}
-    alone, several = estimate(small[0], **options), estimate(small[0], restarts=10, **options)
+    alone, several = estimate(five_shards[0], **options), estimate(five_shards[0], restarts=10, **options)
     assert (alone.members, several.members) == (1, 4)  # 16 sweeps for 8 workers, 5 shards per member
     assert several.memory["local states"] == 4 * alone.memory["local states"]
     assert several.run == 10 * alone.run
     assert "4 members side by side" in several.table()
-    less = estimate(small[0], restarts=10, memory=int((alone.needed + several.needed) / 2 / 0.9), **options)
+    less = estimate(five_shards[0], restarts=10, memory=int((alone.needed + several.needed) / 2 / 0.9), **options)
     assert 1 <= less.members < 4
     assert less.needed <= less.place.usable
-    assert estimate(small[0], restarts=10, family="lda", topics=3, scheduler="serial").members == 1
+    assert estimate(five_shards[0], restarts=10, family="lda", topics=3, scheduler="serial").members == 1
 
 
 # User interface --------------------------------------------------------------------------------------------------------

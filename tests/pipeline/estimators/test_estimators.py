@@ -185,12 +185,12 @@ def test_estimator__random_state__is_the_seed(counts):
 
 
 @pytest.mark.parametrize("cls", THERE)
-def test_fit__equals_the_command_bit_for_bit(cls, small, counts, tmp_path):
+def test_fit__equals_the_command_bit_for_bit(cls, small, shard_tokens, counts, tmp_path):
     topics = f"{cls.TOPICS}=3"
     words = ["fit", small[0], tmp_path / "run", "--family", cls.FAMILY, "--set", topics, "--iterations", 5]
     assert main([str(word) for word in [*words, "--seed", 4, "--scheduler", "serial", "--quiet"]]) == 0
     expected = model_bits(Model(tmp_path / "run"))
-    options = {"random_state": 4, "shard_tokens": 500}
+    options = {"random_state": 4, "shard_tokens": shard_tokens[0]}
     assert bits(small_of(cls, **options).fit(counts)) == expected
     assert bits(small_of(cls, **options, n_jobs=3).fit(counts)) == expected
     assert bits(small_of(cls, **options, scheduler="serial").fit(small[0])) == expected

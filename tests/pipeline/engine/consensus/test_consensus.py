@@ -27,7 +27,6 @@ from tests.fits import bits, interrupt_and_resume, resumed
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 from tests.pipeline.engine.model_io.test_checkpoints import StoppedError, events_of
 
-SHARDS = 5
 OPTIONS = {**ENSEMBLE_OPTIONS, "seed": 4, "restarts": 3, "combine": "consensus"}
 
 
@@ -42,7 +41,7 @@ def consensus(small, tmp_path_factory):
 def assert_same(run, expected):
     """Require that two consensus runs, their members and their events are the same."""
     for place in ("", "members/000", "members/001", "members/002"):
-        assert bits(Model(run / place), SHARDS) == bits(Model(expected / place), SHARDS)
+        assert bits(Model(run / place)) == bits(Model(expected / place))
     recorded = [[event for event in events_of(place) if event["event"] != "notice"] for place in (run, expected)]
     members = [sorted((e for e in events if e["event"] == "member"), key=lambda e: e["member"]) for events in recorded]
     assert members[0] == members[1]
@@ -170,7 +169,7 @@ def test_more_iterations__continue_the_members_and_combine_them_again(small, con
     run = shutil.copytree(consensus, tmp_path / "run")
     resume(run, iterations=8)
     fit(small[0], tmp_path / "anew", heldout=small[1], **{**OPTIONS, "iterations": 8})
-    assert bits(Model(run), SHARDS) == bits(Model(tmp_path / "anew"), SHARDS)
+    assert bits(Model(run)) == bits(Model(tmp_path / "anew"))
     assert Model(run).record.iterations == 8
     assert verify(run).broken == []
 
@@ -244,7 +243,7 @@ def test_an_initialisation_as_prior_in_the_members__remains_in_their_means(small
     whole = fit(small[0], tmp_path / "whole", workers=3, **options)
     with pytest.raises(KeyboardInterrupt):
         fit(small[0], tmp_path / "stopped", scheduler="serial", sinks=[sink], **options)
-    assert bits(resume(tmp_path / "stopped"), SHARDS) == bits(whole, SHARDS)
+    assert bits(resume(tmp_path / "stopped")) == bits(whole)
     reference = join([url for _, url in members_of(tmp_path / "whole")], Corpus(small[0]), SerialExecutor(), 1)
     shard = Corpus(small[0]).references[0].load()
     arrays = [reference.start(Corpus(small[0]), tokens).references[0].arrays(shard, Stream(0)) for tokens in (0.0, 9.0)]

@@ -104,7 +104,7 @@ def test_a_model_with_fewer_topics__leaves_some_topics_unmatched(small, single):
 
 def test_combining__gives_the_same_result_after_work_was_lost(small, single):
     urls, corpus = [str(single / str(n)) for n in range(3)], Corpus(small[0])
-    whole, losing = join(urls, corpus, SerialExecutor(), 1), LosingExecutor(SerialExecutor(), 8)
+    whole, losing = join(urls, corpus, SerialExecutor(), 1), LosingExecutor(SerialExecutor(), 5)
     losing.recover = lambda error: None
     assert join(urls, corpus, losing, 2) == whole
     assert losing.losses

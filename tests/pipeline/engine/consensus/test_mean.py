@@ -28,15 +28,16 @@ from collapsium.storage.errors import DamagedError, MismatchError, OptionError
 from collapsium.storage.io.records import DIGEST, dump
 from collapsium.storage.runs.members import averaged_models, members_of
 from collapsium.storage.runs.run import Run
+from tests.conftest import mark_rest_long
 from tests.pipeline.engine.conftest import ENSEMBLE_OPTIONS
 
 FAMILIES = {
     "lda": {"topics": 4},
     "hdp": {"topics": 6},
-    "vb-lda": {"topics": 4},
     "gibbs-lda": {"topics": 4, "samples": 2, "sample_every": 2},
-    "gibbs-hdp": {"init_topics": 5},
     "keyword-lda": {"topics": 4},
+    "vb-lda": {"topics": 4},
+    "gibbs-hdp": {"init_topics": 5},
 }
 MEAN = "members/mean/model.json"
 
@@ -59,7 +60,7 @@ def mean_of(parts, width):
     return total, having
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", mark_rest_long(FAMILIES, retained=range(4)))
 def test_the_model_of_restarts__is_the_mean_of_its_members(small, tmp_path, family):
     restarts = 3 if family == "lda" else 2
     options = {"family": family, "iterations": 5, "restarts": restarts, "scheduler": "serial", **FAMILIES[family]}
@@ -92,7 +93,7 @@ def test_new_documents__have_the_means_of_their_proportions_in_the_members(small
     assert np.load(tmp_path / "all.npy") == pytest.approx(total / 3, abs=1e-6)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", mark_rest_long([3, 1]))
 def test_the_mean__has_the_same_bits_with_any_number_of_threads(small, ensemble, tmp_path, workers):
     options = {"heldout": small[1], "seed": 4, "restarts": 3, "workers": workers, **ENSEMBLE_OPTIONS}
     fit(small[0], tmp_path / "run", **options)

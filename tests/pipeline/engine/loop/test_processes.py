@@ -46,35 +46,37 @@ def reports(place):
 
 
 @pytest.mark.parametrize(("processes", "workers"), [(2, 2), (3, 6)])
-def test_the_number_of_processes__changes_neither_bits_nor_reports(small, tmp_path, monkeypatch, processes, workers):
-    fit(small[0], tmp_path / "one", heldout=small[1], **OPTIONS)
+def test_the_number_of_processes__changes_neither_bits_nor_reports(
+    five_shards, tmp_path, monkeypatch, processes, workers
+):
+    fit(five_shards[0], tmp_path / "one", heldout=five_shards[1], **OPTIONS)
     SubmittedTasks(monkeypatch, processes, workers)
-    fit(small[0], tmp_path / "more", heldout=small[1], **OPTIONS)
-    assert bits(Model(tmp_path / "more"), 5) == bits(Model(tmp_path / "one"), 5)
+    fit(five_shards[0], tmp_path / "more", heldout=five_shards[1], **OPTIONS)
+    assert bits(Model(tmp_path / "more")) == bits(Model(tmp_path / "one"))
     assert reports(tmp_path / "more") == reports(tmp_path / "one")
     assert all(report["top_words"] for report in reports(tmp_path / "more")[1:])
 
 
-def test_scoring__has_a_task_for_each_thread_of_a_process(small, tmp_path, monkeypatch):
+def test_scoring__has_a_task_for_each_thread_of_a_process(five_shards, tmp_path, monkeypatch):
     tasks = SubmittedTasks(monkeypatch, processes=2, workers=4)
-    fit(small[0], tmp_path / "run", heldout=small[1], **OPTIONS)
+    fit(five_shards[0], tmp_path / "run", heldout=five_shards[1], **OPTIONS)
     # three of the five shards belong to the first process and two to the second
     assert tasks.homes_of("score") == {0: 2 * 6, 1: 2 * 6}
     assert tasks.homes_of("sweep") == {0: 3 * 6, 1: 2 * 6}
 
 
-def test_words__are_ranked_by_all_processes_if_tokens_are_scored(small, tmp_path, monkeypatch):
+def test_words__are_ranked_by_all_processes_if_tokens_are_scored(five_shards, tmp_path, monkeypatch):
     tasks = SubmittedTasks(monkeypatch, processes=2, workers=2)
-    fit(small[0], tmp_path / "run", heldout=small[1], **OPTIONS)
+    fit(five_shards[0], tmp_path / "run", heldout=five_shards[1], **OPTIONS)
     assert tasks.homes_of("top_words") == {0: 6, 1: 6}
     tasks.tasks.clear()
-    fit(small[0], tmp_path / "unscored", **OPTIONS)
+    fit(five_shards[0], tmp_path / "unscored", **OPTIONS)
     assert tasks.homes_of("top_words") == {1: 6}
 
 
-def test_rows__are_fetched_by_other_processes_before_the_global_state_is_updated(small, tmp_path, monkeypatch):
+def test_rows__are_fetched_by_other_processes_before_the_global_state_is_updated(five_shards, tmp_path, monkeypatch):
     tasks = SubmittedTasks(monkeypatch, processes=2, workers=2)
-    fit(small[0], tmp_path / "run", heldout=small[1], **OPTIONS)
+    fit(five_shards[0], tmp_path / "run", heldout=five_shards[1], **OPTIONS)
     # the block belongs to the second process
     assert set(tasks.homes_of("prefetch")) == {0}
     assert Counter(tasks.between("fold", "score"))["prefetch"] == 1  # after the last sweep, for scoring

@@ -189,8 +189,17 @@ def test_families__list_the_initialisations_that_they_support(family):
     assert set(load_family(family).starts) <= {FILE_START, *COMPUTED_STARTS}
 
 
-@pytest.mark.parametrize("kind", COMPUTED_STARTS)
-@pytest.mark.parametrize("family", ["lda", "gibbs-lda"])
+# each initialisation with one of the two families, and then with the other
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    mark_rest_long(
+        [
+            *zip(COMPUTED_STARTS, ("lda", "gibbs-lda") * 2, strict=True),
+            *zip(COMPUTED_STARTS, ("gibbs-lda", "lda") * 2, strict=True),
+        ],
+        retained=range(len(COMPUTED_STARTS)),
+    ),
+)
 def test_a_computed_initialisation__does_not_depend_on_the_executor(simulated, tmp_path, kind, family):
     events, options = [], {**FIT, "family": family, "heldout": simulated[1], "init": kind, "iterations": 2}
     model = fit(simulated[0], tmp_path / "serial", sinks=[events.append], **options)
@@ -309,8 +318,21 @@ def test_lost_work_of_an_initialisation__is_repeated_with_the_same_bits(simulate
     assert state_bits(ended[0]) == state_bits(ended[1])
 
 
-@pytest.mark.parametrize("family", ["lda", "hdp"])
-@pytest.mark.parametrize("options", [{}, {"topics": 140, "most_active": 2}, {"inverse_temperature": 1.0}], ids=str)
+@pytest.mark.parametrize(
+    ("family", "options"),
+    mark_rest_long(
+        [
+            ("lda", {}),
+            ("hdp", {"topics": 140, "most_active": 2}),
+            ("lda", {"inverse_temperature": 1.0}),
+            ("hdp", {}),
+            ("lda", {"topics": 140, "most_active": 2}),
+            ("hdp", {"inverse_temperature": 1.0}),
+        ],
+        retained=range(3),
+    ),
+    ids=str,
+)
 def test_a_strong_initialisation__acts_as_a_prior(simulated, tmp_path, family, options):
     sharp = np.eye(TOPICS)[np.arange(len(simulated[2])) % TOPICS]
     settings = {**FIT, "family": family, "iterations": 30, "init": written(tmp_path / "a.parquet", sharp), **options}

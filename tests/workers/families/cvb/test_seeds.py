@@ -8,7 +8,7 @@ import pytest
 from collapsium.pipeline import Corpus, Model, evaluate, fit, infer, name_topics, report, resume, topics, verify
 from collapsium.pipeline.estimators import CollapsedLDA
 from collapsium.storage.errors import OptionError
-from tests.conftest import EXECUTORS, write_corpus
+from tests.conftest import EXECUTORS, mark_rest_long, write_corpus
 from tests.fits import bits, resumed
 from tests.pipeline.cli.commands import command, one_line
 
@@ -117,8 +117,12 @@ def test_counts__match_the_corpus_and_pseudo_counts(small_sample, tmp_path, name
     assert model.global_state.tokens.sum() == pytest.approx(vocabulary.tokens.sum(), rel=1e-4)
 
 
-@pytest.mark.parametrize("strength", [1e4, 1e6])
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    ("name", "strength"),
+    mark_rest_long(
+        [("lda", 1e6), ("dense", 1e4), ("hdp", 1e6), ("lda", 1e4), ("dense", 1e6), ("hdp", 1e4)], retained=range(3)
+    ),
+)
 def test_tokens_of_seed_words__are_all_counted_despite_very_large_pseudo_counts(small_sample, tmp_path, name, strength):
     options = {**FAMILIES[name], "seeds": seeds_of((0, 3), strength), "checkpoint_every": 1}
     model = fit(small_sample, tmp_path / "run", iterations=12, scheduler="serial", **options)

@@ -44,11 +44,11 @@ def write_segmented(path, rows, vocabulary, shard_tokens=None):
 
 
 @pytest.fixture(scope="session")
-def segmented_small(tmp_path_factory):
-    """A training and a held-out corpus of 60 documents with segments, in 5 shards."""
+def segmented_small(tmp_path_factory, shard_tokens):
+    """A training and a held-out corpus of 60 documents with segments."""
     place = tmp_path_factory.mktemp("segmented")
-    train = write_segmented(place / "train", simulated_rows(1), 30, shard_tokens=500)
-    return str(train), str(write_segmented(place / "heldout", simulated_rows(2), 30, shard_tokens=900))
+    train = write_segmented(place / "train", simulated_rows(1), 30, shard_tokens=shard_tokens[0])
+    return str(train), str(write_segmented(place / "heldout", simulated_rows(2), 30, shard_tokens=shard_tokens[1]))
 
 
 class TestExpectedTables(Conformance):
