@@ -81,7 +81,7 @@ class EvaluateOptions(Options):
     field: Annotated[Names, Value("NAME,...")] = Field(
         (),
         description="with `unseen`: score the prediction of this field of labels, or covariate: accuracy, F1 "
-        "and confusion matrix (complete with `json`); may be repeated",
+        "and, with `json`, the confusion matrix; may be repeated",
     )
     seed: Annotated[int, Value("S")] = Field(0, description="seed by which the tokens of unseen documents are halved")
 

@@ -64,15 +64,15 @@ def batch(
     """Update a published model from its sources: one job, run as often as you like.
 
     A job (1) ingests its sources, or appends the new ones; (2) holds out tokens of each
-    document; (3) fits, starting from the last version; (4) scores the new model and
+    document; (3) fits, starting from the current version; (4) scores the new model and
     the published one on the same held-out tokens; (5) writes the topic proportions of
     the documents; (6) publishes the model as a numbered version with a report. Without
     new documents it does nothing. An interrupted job continues with the step that was
-    interrupted. A model that scores worse than the published one is not published.
+    interrupted. A model that scores clearly worse ([alarm]) is not published.
 
     With restarts or samples in [fit], a version is an ensemble: its mean prediction is
     scored, and the mean proportions are written; with combine = "consensus", both come
-    from the consensus. Each member starts from its counterpart in the last version.
+    from the consensus. Each member starts from its counterpart in the current version.
     Families of vectors (hca) read files of vectors: complete vectors are held out, the
     score is the mean error of reconstruction, and each fit starts anew.
 

@@ -212,7 +212,7 @@ class CompareOptions(StartOptions, Limits):
         f"{','.join(map(str, OVER_TOPICS['topics']))})",
     )
     init_topics: Annotated[Counts, Value("N,N", text=True, heading=_GRID), Formerly("start_topics")] = Field(
-        (1, 100), description="initial numbers of topics, for families that determine their number of topics"
+        (1, 100), description="initial numbers of topics of gibbs-hdp, which has no `topics`"
     )
     restarts: Annotated[Count, Value("R", heading=_GRID)] = Field(
         RESTARTS,

@@ -79,8 +79,8 @@ class Limits(Options):
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
         description="stop earlier, when the relative change of the quantity named by `stop_on` falls below this value; "
-        "auto: when its mean over the last quarter of the iterations differs from the previous quarter by at most 5% "
-        "(counts), 0.25% (objective) or 0.05% (score) (default: 0, never)",
+        "auto: when its means over the last quarter of the iterations and the quarter before differ by at most 5% "
+        "(change of counts), 0.25% (objective), 0.05% (score) or one standard error (default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
@@ -98,9 +98,9 @@ class Limits(Options):
         LocalSweeps, Value("N|auto", heading=SCHEDULE, expected=f"a whole number of 1 or more, or {AUTO}")
     ] = Field(
         1,
-        description="batch schedule: sweeps of a shard before its counts are exchanged with the others; more than one "
-        "saves traffic, but each sweep gains a little less; auto: one sweep; if the exchange takes longer than the "
-        "sweeps, a notice after the first iterations names the number that would balance them",
+        description="batch schedule: sweeps of a shard (part of the corpus) before its counts are exchanged with the "
+        "others; more than one saves traffic, but each sweep gains a little less; auto: one sweep and, if the exchange "
+        "takes longer, a notice after the first iterations of the number at which both take equally long",
     )
     schedule: Annotated[Schedule, Value(heading=SCHEDULE)] = Field(
         "batch",
@@ -248,7 +248,7 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
         None,
         description="start from the topics and proportions of another run, of any family. Its vocabulary must be the "
         "corpus's, or the corpus's before words were appended; if it has more topics than the fit, the largest are "
-        "used. If the families are the same, shards that both runs share continue from their saved states. With "
+        "used. With the same family and `topics`, shards that both runs share continue from their saved states. With "
         "`resume`: the new location of the other run, if it was moved",
     )
 
