@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-SCRIPT = re.compile(r"(\w+)\.pipeline\.[\w.]+main:main")  # the console script's entry point, for any package name
+SCRIPT = re.compile(r"(\w+)\.pipeline\.[\w.]+:(?:main|start)")  # the console script's entry point, for any package name
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in "rst"]
 TOPICS = 4
 DIAMOND = """
@@ -164,7 +164,7 @@ def digest(*parts: object) -> str:
 
 
 class Installation:
-    """The installation of this interpreter: the command line's main function and the package `pipeline`."""
+    """The installation of this interpreter: the command line's function and the package `pipeline`."""
 
     def __init__(self) -> None:
         found = [

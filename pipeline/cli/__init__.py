@@ -4,14 +4,15 @@
 """
 
 import sys
+from collections.abc import Sequence
 
 
-def start() -> int:
+def start(argv: Sequence[str] | None = None) -> int:
     """Run the command; Ctrl-C ends it in one line, too, while its modules are imported, which may take seconds."""
     try:
         from collapsium.pipeline.cli.main import main
 
-        return main()
+        return main(argv)
     except KeyboardInterrupt:
         print("collapsium: interrupted", file=sys.stderr)
         return 130
