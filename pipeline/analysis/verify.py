@@ -328,13 +328,14 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
         complete = not model.record.members  # the parts of a mean belong to other models
         if not complete:
             model.fitted  # noqa: B018 - opens the members, of which one may have been fitted further
-    # The corpus of a checkpoint may have moved or changed; its files are checked at least.
-    except (AbsentError, MismatchError) as error:
+    except CollapsiumError as error:
+        # The corpus of a checkpoint may have moved or changed; its files are checked at least.
+        changed = isinstance(error, MismatchError) and folder.exists(CHECKPOINT_RECORD)
+        if not isinstance(error, AbsentError) and not changed:
+            yield str(error)
+            return
         findings.notes.append(f"{error}; only digests were checked")
         yield from _parts_of_checkpoint(folder)
-        return
-    except CollapsiumError as error:
-        yield str(error)
         return
     if not folder.exists(CHECKPOINT_RECORD):
         try:

@@ -5,6 +5,7 @@ Only the module of the command that is called is imported.
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
 import gc
@@ -14,6 +15,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -352,6 +354,7 @@ FAILURE, USAGE, TAKEN_OVER, INTERRUPTED, CLOSED_PIPE = 1, 2, 5, 130, 128 + signa
 MAX_MESSAGE = 4000  # Characters of an error, at most; names out of files, which it repeats, may be of any length
 
 
+REPEAT_AFTER = 0.01  # Seconds after which an interrupt that was lost comes again
 # Seconds within which signals count as one: `timeout` sends one to the process and one to its group
 REPEATED_SIGNAL = 1.0
 ZARR_STOP = 10.0  # Seconds to wait for Zarr's event loop to stop
@@ -502,8 +505,18 @@ def _catch_signals() -> None:
         if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _interrupted)
     _interrupts.clear()
+    sys.unraisablehook = _repeat_lost
     atexit.unregister(_ended)
     atexit.register(_ended)
+
+
+def _repeat_lost(lost: sys.UnraisableHookArgs) -> None:
+    """Interrupt the command again if an interrupt came while an object was finalised, where errors are ignored."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+    elif _interrupts:
+        _interrupts.clear()
+        threading.Timer(REPEAT_AFTER, _thread.interrupt_main).start()
 
 
 def _ended() -> None:

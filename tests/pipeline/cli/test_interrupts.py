@@ -39,6 +39,31 @@ def test_interrupt__keeps_the_last_complete_iteration(small, tmp_path, number):
     assert Corpus(small[0]).manifest.documents == 60
 
 
+LOST = """
+import signal, time
+from collapsium.pipeline.cli import main as cli
+
+class Finalised:
+    def __del__(self):
+        signal.raise_signal(signal.SIGTERM)
+
+cli._catch_signals()
+try:
+    Finalised()
+    time.sleep(20)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_while_an_object_is_finalised__is_not_lost():
+    """Python ignores the errors of finalisers, and the fit would go on."""
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    assert time.monotonic() - began < 15
+
+
 def test_output_to_a_closed_pipe__is_no_error(small, tmp_path):
     run = fitted(tmp_path, small, "--iterations", 1)
     command_ = f"{sys.executable} -m collapsium.pipeline topics {run} --words 30 | head -c 1; echo ${{PIPESTATUS[0]}}"
