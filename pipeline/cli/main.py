@@ -5,7 +5,6 @@ Only the module of the command that is called is imported.
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import contextlib
 import gc
@@ -516,7 +515,7 @@ def _repeat_lost(lost: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(lost)
     elif _interrupts:
         _interrupts.clear()
-        threading.Timer(REPEAT_AFTER, _thread.interrupt_main).start()
+        threading.Timer(REPEAT_AFTER, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def _ended() -> None:
