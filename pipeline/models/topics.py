@@ -41,7 +41,6 @@ FREX_WEIGHT = 0.5  # omega, the weight of exclusivity in FREX, as in the R packa
 RELEVANCE_WEIGHT = 0.6
 # Expected tokens of a word in a topic below which it comes after all others, because its lift is due to the prior
 MIN_EXPECTED_TOKENS = 0.5
-LEAST_SHARE = 1e-12  # Share of the tokens up to which a topic has none: a family's expected counts may never reach zero
 CELLS_IN_MEMORY = 1 << 24  # Probabilities that are held in memory at a time; FREX needs all words of a topic together
 
 
@@ -182,7 +181,7 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     joined = has_consensus(run) or bool(model.members)
     entries = []
     for row in rows:
-        if tokens.max() > LEAST_SHARE >= tokens[row]:
+        if tokens.any() and not tokens[row] > 0.0:
             continue
         topic = int(described.ids[row])
         pairs = zip(described.words[row], described.probability[row], strict=True)

@@ -1,7 +1,6 @@
 """Rankings of words agree with their definitions, one word at a time."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,18 +127,6 @@ def test_components_of_vectors__have_no_other_ranking(tmp_path):
     simulate(tmp_path / "vectors", family="hca", documents=40, words=6, seed=1)
     with pytest.raises(OptionError, match="loadings"):
         topics(tmp_path / "vectors", 3, rank_by="frex")
-
-
-def test_topics_that_have_only_rounding_errors_of_tokens__are_left_out(run, monkeypatch):
-    share = np.array([0.6, 1e-155, 0.4])
-    described = ranking.describe(Model(run), 5)
-    row = np.zeros(3, dtype=np.int64)
-    replaced = replace(
-        described, ids=np.arange(3), share=share, words=described.words[row], probability=described.probability[row]
-    )
-    monkeypatch.setattr(ranking, "describe", lambda *_: replaced)
-    monkeypatch.setattr(ranking, "stability", lambda *_: {})
-    assert [topic.id for topic in topics(run, 5)] == [0, 2]
 
 
 def summary_with(main):
