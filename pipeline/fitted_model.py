@@ -544,7 +544,7 @@ class Model:
             return lazy_proportions(self._opened, texts, seed, reading)
         with shown("inferring proportions"):
             read = self._folding.read(texts, reading)
-            fields = note_on_fields(self._opened, [(read.documents.extras, len(read.documents))])
+            fields = note_on_fields(self._opened, [(read.documents.extras, len(read.documents), "texts")])
             for kind, line in (("reading", read.notice), ("unknown words", read.warning), ("fields", fields)):
                 if line is not None and kind not in self._warned_of:
                     self._warned_of.add(kind)
@@ -887,19 +887,18 @@ def parts_for(model: models.Model) -> dict[str, Any]:
     return document_parts(model.family, model.family.design(model.global_state))
 
 
-def note_on_fields(model: models.Model, parts: Iterable[tuple[Mapping[str, pa.Array], int]]) -> str | None:
-    """Return a line on the fields that a model's priors follow and no document has; None if each is in some document.
+DocumentColumns = tuple[Mapping[str, pa.Array], int, str]  # Further columns of documents, their number and their place
 
-    `parts` are the columns of documents and their number.
-    """
+
+def note_on_fields(model: models.Model, parts: Iterable[DocumentColumns]) -> str | None:
+    """Return a line on fields that a model's priors follow and no document has; None without such fields."""
     packed = model.family.design(model.global_state)
     if packed is None:
         return None
-    names = unpacked_design(packed).design.formula.names
-    absent, documents = dict.fromkeys(names), 0
-    for columns, number in parts:
-        counts, _ = count_fields(columns, number, list(absent), model.folder.url)
-        absent = {name: None for name in absent if not counts[name].counts.size}
+    absent, documents = unpacked_design(packed).design.formula.names, 0
+    for columns, number, place in parts:
+        counts, _ = count_fields(columns, number, absent, place)
+        absent = [name for name in absent if not counts[name].counts.size]
         documents += number
     if not absent or not documents:
         return None
@@ -909,9 +908,11 @@ def note_on_fields(model: models.Model, parts: Iterable[tuple[Mapping[str, pa.Ar
     )
 
 
-def columns_of(corpus: Corpus) -> Iterator[tuple[Mapping[str, pa.Array], int]]:
-    """Provide the further columns of each shard's documents, and their number."""
-    return ((reference.further(), reference.record.documents) for reference in corpus.references)
+def columns_of(corpus: Corpus) -> Iterator[DocumentColumns]:
+    """Provide the further columns of each shard's documents."""
+    for reference in corpus.references:
+        place = f"{reference.folder.url}/{reference.record.file}"
+        yield reference.further(), reference.record.documents, place
 
 
 def load_blocks(model: models.Model, executor: Executor) -> list[Future[tasks.Block]]:

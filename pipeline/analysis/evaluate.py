@@ -214,8 +214,7 @@ def evaluate(
         return _scored(run, Scored(Corpus(options.heldout), True), options.seed, where, labels)
     with documents_for(run, options.unseen, reading=without_none(reading), notice=notice, **where) as new:
         scored = Corpus(options.heldout) if options.heldout is not None else None
-        line = note_on_fields(Model(leaves(run)[0][1]), columns_of(new.corpus))
-        if notice is not None and line is not None:
+        if notice is not None and (line := note_on_fields(Model(leaves(run)[0][1]), columns_of(new.corpus))):
             notice(line)
         what = Scored(new.corpus, False, scored)
         score = _scored(run, what, options.seed, where, labels)

@@ -156,8 +156,7 @@ def infer(
         documents_for(source, documents, reading=without_none(reading), notice=notice, **where) as new,
         table_file(out) as file,
     ):
-        line = note_on_fields(model, columns_of(new.corpus))
-        if notice is not None and line is not None:
+        if notice is not None and (line := note_on_fields(model, columns_of(new.corpus))):
             notice(line)
         rows, schema = 0, SEGMENT_SCHEMA if layout.segments else SCHEMA
         shards = ((reference, ()) for reference in new.corpus.references)
