@@ -17,6 +17,14 @@ from collapsium.storage.runs.run import Run
 from tests.pipeline.cli.commands import command, fitted
 from tests.waiting import PATIENCE, wait_until
 
+# The tests themselves may run under `nohup`, whose processes ignore SIGHUP.
+IN_A_TERMINAL = """
+import signal, sys
+from collapsium.pipeline.cli import start
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+sys.exit(start())
+"""
+
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.xdist_group("clusters")
@@ -24,7 +32,7 @@ def test_interrupt__keeps_the_last_complete_iteration(small, tmp_path, number):
     run = tmp_path / "run"
     words = ["fit", small[0], run, "--family", "hdp", "--iterations", 1_000_000, "--workers", 2, "--topics", 5]
     process = subprocess.Popen(
-        [sys.executable, "-m", "collapsium.pipeline", *map(str, words)],
+        [sys.executable, "-c", IN_A_TERMINAL, *map(str, words)],
         stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONWARNINGS": "default"}, start_new_session=True,
     )  # fmt: skip
     wait_until(lambda: any(event["event"] == "iteration" for event in Run(run).events()))
