@@ -66,7 +66,7 @@ class OverwriteOptions(Options):
 
     overwrite: bool = pydantic.Field(
         False,
-        description="replace an existing output; if the call fails, the old output is kept, possibly renamed to "
+        description="replace an existing output; if this fails, the old output is kept, possibly renamed to "
         "NAME.replaced",
     )
 

@@ -160,7 +160,7 @@ class LogOptions(Options):
 class JsonOptions(Options):
     """Format of a result."""
 
-    as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print JSON")
+    as_json: Annotated[bool, Value(flag="--json")] = Field(False, description="print the result as JSON")
 
 
 class LineJsonOptions(Options):

@@ -31,7 +31,8 @@ class FamilyFlags(Options):
 
     family: Annotated[str | None, Value("FAMILY")] = Field(
         None,
-        description=f"model family: {', '.join(family_names())}; with --help, the family's options are listed",
+        description="model family, required unless the configuration or the resumed run names it: "
+        f"{', '.join(family_names())}; with --help, its options are listed too",
     )
     settings: Annotated[Texts, Value("NAME=VALUE", flag="--set")] = Field(
         (), description="an option of the family, with a TOML value, such as --set 'learn=[\"alpha\"]'; may be repeated"
@@ -50,7 +51,9 @@ class TopicCountOptions(Options):
     """The number of topics, which is an option of most families."""
 
     topics: int | None = Field(
-        None, description="number of topics; for families that infer it, such as hdp, the largest number"
+        None,
+        description="number of topics, required with most families; for families that infer it, the largest number "
+        "(hdp: 200)",
     )
 
 

@@ -31,8 +31,8 @@ from collapsium.storage.runs.run import Run
 
 FIT_EPILOG = """examples:
   collapsium fit train run --family hdp --topics 200 --heldout heldout
-  collapsium fit train run --family lda --topics 120 --inverse-temperature 1 --learn '["alpha"]'
-  collapsium fit train run --config fit.toml --scheduler tls://scheduler:8786
+  collapsium fit train run --family lda --topics 120 --inverse-temperature 1 --learn alpha
+  collapsium fit train run --config fit.toml --scheduler tcp://scheduler:8786
   collapsium fit train run --family lda --topics 50 --init clusters --init-strength 80
   collapsium fit --resume run
   collapsium fit --resume run --iterations 500 --scheduler local --workers 4
@@ -48,9 +48,9 @@ class ResumeOptions(Options):
 
     resume: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="continue a run from its last complete checkpoint, with the options of its run.json. CORPUS and "
-        "`heldout` are needed only if they were moved; other options may change only if they control when the fit "
-        "stops, how often it is scored and saved, or where it runs",
+        description="continue a run from its last complete checkpoint, with the options of its run.json. Name CORPUS, "
+        "`heldout`, `warm` or a file of `init` only if it was moved. Other options may change only if they control "
+        "when the fit stops, how often it is scored and saved, or where and with how much memory it runs",
     )
 
 
@@ -59,13 +59,15 @@ class OutputOptions(JsonOptions, LogOptions, QuietOptions, CallbackOptions):
 
 
 def fit(
-    corpus: Annotated[str | None, argument("CORPUS", "folder of the corpus")] = None,
+    corpus: Annotated[
+        str | None, argument("CORPUS", "folder of the corpus: a path, or a URL such as s3://BUCKET/corpus")
+    ] = None,
     out: Annotated[str | None, argument("RUN", "folder of the new run")] = None,
     /,
     *,
-    resuming: ResumeOptions,
     chosen: FamilyFlags,
     config: ConfigOptions,
+    resuming: ResumeOptions,
     options: FitOptions,
     replacing: OverwriteOptions,
     execution: ExecutorOptions,

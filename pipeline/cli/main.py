@@ -254,13 +254,17 @@ def _parser(run: Callable[..., Any], heading: str = "", family: type[BaseModel] 
         metavar = value.metavar or ("" if several else "|".join(choices_of(field))) or None
         flag = spelled_flag(name, field), metavar, groups[heading_of(model, name)]
         parameters.append(_parameter(name, field, kind, *flag, required=field.is_required()))
+    chosen = []
     for name, field in {} if family is None else family.model_fields.items():
         # The value is TOML, or a file with what Python accepts as a mapping.
         kinds, files = kinds_of(field.annotation), ["FILE" for mark in field.metadata if isinstance(mark, Accepts)]
         types = ((bool, "true|false"), (int, "N"), (float, "X"))
         metavar = next((shown for kind, shown in types if kind in kinds), files[0] if files else "VALUE")
         metavar = "|".join([*choices_of(field), *files]) if get_origin(kinds[0]) is Literal else metavar
-        parameters.append(_parameter(name, field, str, flag_of(name), metavar, groups[heading], required=False))
+        chosen.append(_parameter(name, field, str, flag_of(name), metavar, groups[heading], required=False))
+    # The options of a family follow the flag that names it.
+    position = next((number for number, flag in enumerate(parameters, 1) if flag.name == "family"), 0)
+    parameters[position:position] = chosen
 
     def line(*arguments: object, **values: Any) -> Line:
         def call() -> int | None:

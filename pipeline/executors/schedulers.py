@@ -160,15 +160,15 @@ class SchedulerOptions(Options):
     ] = Field(
         None,
         validate_default=True,
-        description="threads: threads of this process (the default, unless a Dask client is active); local: a Dask "
-        "cluster on this machine with a dashboard, whose single process has `workers` threads; serial: one task after "
-        "another; or a Dask scheduler: its address, such as tcp://host:8786, or the file that `dask scheduler "
-        "--scheduler-file` writes; in Python also a Dask client or cluster object, which stays open",
+        description="threads: threads of this process (the default); local: a Dask cluster on this machine, with a "
+        "dashboard and one worker process of `workers` threads; serial: one task after another; or a Dask scheduler: "
+        "its address, such as tcp://host:8786, or the file that `dask scheduler --scheduler-file` writes. In Python "
+        "also a Dask client or cluster object, which stays open; there, the default is a Dask client if one is active",
     )
     workers: Annotated[int | None, Value("N")] = Field(
         None,
-        description="number of threads to start (default: one for each core); for a running cluster, the number "
-        "of workers to wait for",
+        description="number of threads to start (default: one for each core); for a running cluster, the number of "
+        "workers to wait for before the work begins (default: 1)",
     )
 
 
@@ -184,7 +184,8 @@ class CertificateOptions(Options):
     heading = _WHERE
     tls_ca: Annotated[Location | None, Value("FILE")] = Field(
         None,
-        description="certificate of the authority, for an encrypted cluster (scheduler tls://HOST:PORT, or local)",
+        description="certificate of the authority, for a cluster at tls://HOST:PORT; a local cluster makes "
+        "certificates of its own unless you name some",
     )
     tls_cert: Annotated[Location | None, Value("FILE")] = Field(None, description="certificate of this process")
     tls_key: Annotated[Location | None, Value("FILE")] = Field(None, description="private key of this process")
@@ -208,9 +209,9 @@ class MemoryOptions(Options):
     heading = "memory and disk"
     memory: Annotated[str | int | None, Value("SIZE", unit="bytes")] = Field(
         None,
-        description="memory limit of each worker process, such as 750MB or 1.5GB; threads and a local "
-        "cluster are one process. Local states that exceed it are spilled to disk (default: the machine's free "
-        "memory, or the cluster's limit)",
+        description="memory limit of each worker process, such as 750MB or 1.5GB; with threads or a local cluster "
+        "there is one. What the fit stores for each shard (its local states) is spilled to disk where memory does not "
+        "suffice (default: the free memory of the machine or container, or the limit of the cluster's workers)",
     )
     scratch: Annotated[Location | None, Value("FOLDER")] = Field(
         None, description="folder for spill files, on each machine (default: the system's temporary folder)"
@@ -224,12 +225,13 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
     cluster_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0", heading=_WHERE)] = Field(
         CLUSTER_TIMEOUT,
         gt=0,
-        description="seconds after which an unresponsive worker or scheduler counts as lost",
+        description="seconds after which a scheduler that does not answer counts as lost, and a worker that does not "
+        "answer, is paused, or holds a task without computing",
     )
     checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
         None,
         ge=1,
-        description="number of iterations between two checkpoints, the first of which follows iteration 1 (default: "
+        description="number of iterations between two checkpoints; the first one always follows iteration 1 (default: "
         "by time, every 30 seconds, or less often if the fit would spend more than 5% of its time waiting for them)",
     )
     strict_bits: Annotated[bool, Value(expected="true or false")] = Field(

@@ -27,19 +27,19 @@ PRESETS: Mapping[str, Mapping[str, object]] = {
     "clusters": {
         "weights": "log-tf-idf",
         "init": "clusters",
-        "init_strength": 300.0,
+        "init_strength": 300,
         "inverse_temperature": 0.75,
     },
-    "short-texts": {"weights": "log-tf-idf", "init": "clusters", "init_strength": 20.0},
+    "short-texts": {"weights": "log-tf-idf", "init": "clusters", "init_strength": 20},
 }
 # The purpose of each, for help
 PURPOSES: Mapping[str, str] = {
-    "defaults": "to predict words",
-    "clusters": "to group documents that are each about a single subject",
-    "short-texts": "for documents of a few words",
+    "defaults": "predicts words",
+    "clusters": "groups documents that are each about a single subject",
+    "short-texts": "is for documents of a few words",
 }
 PRESET_TEXT = "; ".join(
-    f"{name}: {PURPOSES[name]} ({', '.join(f'{option} {value}' for option, value in options.items()) or 'no options'})"
+    f"{name} {PURPOSES[name]} ({', '.join(f'`{option}` {value}' for option, value in options.items()) or 'no options'})"
     for name, options in PRESETS.items()
 )
 SHORT = 30  # Tokens of a document, on average, below which short-texts predicts and groups documents better
@@ -74,13 +74,14 @@ class Limits(Options):
         ge=1,
         le=MOST,
         description=f"largest number of iterations: sweeps over the corpus (default: {ITERATIONS}), or "
-        "minibatches of the stochastic schedule (default: all)",
+        "minibatches of the stochastic schedule (default: as many as `passes` needs)",
     )
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
-        description="stop earlier, when the relative change of the quantity named by `stop_on` falls below this value; "
-        "auto: when its means over the last quarter of the iterations and the quarter before differ by at most 5% "
-        "(change of counts), 0.25% (objective), 0.05% (score) or one standard error (default: 0, never)",
+        description="stop earlier, when the quantity named by `stop_on` changes by less than this fraction of itself "
+        "in an iteration; auto: when its mean over the last quarter of the iterations so far differs from its mean "
+        "over the quarter before by at most 5% (change of the counts), 0.25% (objective) or 0.05% (score), or by at "
+        "most one standard error (default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
@@ -98,9 +99,10 @@ class Limits(Options):
         LocalSweeps, Value("N|auto", heading=SCHEDULE, expected=f"a whole number of 1 or more, or {AUTO}")
     ] = Field(
         1,
-        description="batch schedule: sweeps of a shard (part of the corpus) before its counts are exchanged with the "
-        "others; more than one saves traffic, but each sweep gains a little less; auto: one sweep and, if the exchange "
-        "takes longer, a notice after the first iterations of the number at which both take equally long",
+        description="batch schedule: number of sweeps of each shard (a part of the corpus) before the shards exchange "
+        "their counts. More than one saves traffic, but each sweep then improves the model a little less. auto: one "
+        "sweep; if the exchange takes longer than the sweep, the fit suggests, after its first iterations, the number "
+        "of sweeps that would take equally long",
     )
     schedule: Annotated[Schedule, Value(heading=SCHEDULE)] = Field(
         "batch",
@@ -109,9 +111,9 @@ class Limits(Options):
     )
     grow: Annotated[Grow, Value(heading=SCHEDULE)] = Field(
         "auto",
-        description="batch schedule: begin at random on a sample of the documents, an eighth or a quarter, and add "
-        "the others as topics form, which reaches the same score in a fraction of the time; auto: if the fit begins "
-        "at random (`init`) and the corpus is large enough",
+        description="batch schedule: whether a fit that begins at random (`init`) sweeps only a sample of the "
+        "documents at first, an eighth or a quarter, and adds the others as topics form, which reaches the same score "
+        "with a quarter to a half of the work; auto: if the corpus is large enough",
     )
     passes: Annotated[int, Value("N", heading=SCHEDULE)] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"
@@ -123,7 +125,8 @@ class Limits(Options):
         0,
         ge=0,
         le=MAX_SAMPLES,
-        description="number of states to save as models, including the last; their predictions are averaged",
+        description="number of states of the fit, `sample_every` iterations apart, to save as models whose "
+        "predictions are averaged; the last one is the final state (default: 0, only the final model)",
     )
     sample_every: Annotated[int, Value("T", unit="iterations", heading=ENSEMBLES)] = Field(
         0,
@@ -192,17 +195,18 @@ class StartOptions(Options):
 
     preset: Annotated[PresetName | None, Value("PRESET")] = Field(
         None,
-        description=f"options for a purpose (options that you set take precedence): {PRESET_TEXT}",
+        description=f"set several options for a purpose; options that you set yourself take precedence. {PRESET_TEXT}",
     )
     seed: Annotated[int, Value("S")] = Field(0, description="seed of all random numbers")
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
-        description="each document's initial proportions, which rarely need to be changed: quick-clusters: the shares "
-        "of its words in clusters of words; clusters: the cluster nearest to its words' vectors, for short documents; "
-        "documents: its component in a mixture with one topic per document; tree: the same, with a root topic for "
-        "common words; random; or a Parquet file, as `collapsium infer` writes it (default: quick-clusters with lda "
-        "and hdp, but random with seed words, dense responsibilities, the stochastic schedule, or fewer than two "
-        "documents per topic; random with other families)",
+        description="initial topic proportions of each document; the default rarely needs to be changed. "
+        "quick-clusters: the document's words in clusters of words or, if documents are short, its nearest clusters "
+        "of documents; clusters: the one cluster nearest to its words, to group short documents; "
+        "documents: the component of the document in a mixture with one topic per document; tree: like documents, "
+        "with a root topic for common words; random; or a Parquet file of proportions, as `collapsium infer` writes "
+        "it (default: quick-clusters with lda and hdp, but random with seed words, dense responsibilities, the "
+        "stochastic schedule, or fewer than two documents per topic; random with other families)",
     )
     init_strength: Annotated[float, Value("TOKENS"), Formerly("start_strength")] = Field(
         0.0,
@@ -233,8 +237,8 @@ class EnsembleOptions(Options):
         "predictions",
         description="predictions: the restarts remain separate models, whose predictions are averaged; consensus: "
         "the topics of all restarts and samples are matched, their proportions and topics are averaged, and one more "
-        "fit begins from the averages. Its model is the run's model, for all commands; for families of flat topics: "
-        "gibbs-hdp, gibbs-lda, hdp, keyword-lda, lda and vb-lda",
+        "fit begins from the averages; all commands use the model of this fit. Only gibbs-hdp, gibbs-lda, hdp, "
+        "keyword-lda, lda and vb-lda have a consensus",
     )
 
 
@@ -246,10 +250,10 @@ class FitOptions(EnsembleOptions, StartOptions, Limits):
     )
     warm: Annotated[Location | None, Value("RUN")] = Field(
         None,
-        description="start from the topics and proportions of another run, of any family. Its vocabulary must be the "
-        "corpus's, or the corpus's before words were appended; if it has more topics than the fit, the largest are "
-        "used. With the same family and `topics`, shards that both runs share continue from their saved states. With "
-        "`resume`: the new location of the other run, if it was moved",
+        description="start from the topics and proportions of another run, of any family but hca. Its vocabulary must "
+        "equal the vocabulary of the corpus, except for words that were appended since; if it has more topics than "
+        "the fit, the largest are used. With the same family and `topics`, shards that both runs share continue from "
+        "their saved states. With `resume`: the new location of the other run, if it was moved",
     )
 
     @property
