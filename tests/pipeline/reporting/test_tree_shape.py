@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
+import networkx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -91,7 +92,6 @@ def test_graphml__contains_every_node_and_edge(parents, words):
 
 
 def test_graphml__can_be_read_by_networkx(tmp_path):
-    networkx = pytest.importorskip("networkx")
     tree = tree_of([-1, 0, 0, 1], ["cat & dog", "<b>"])
     write_files(tree, [], str(tmp_path / "t.graphml"))
     found = networkx.read_graphml(tmp_path / "t.graphml", node_type=int)
