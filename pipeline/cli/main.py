@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import version
+from types import FrameType
 from typing import Annotated, Any, Literal, NoReturn, cast, get_args, get_origin
 
 from cyclopts import App, CycloptsError, Group, Parameter
@@ -497,6 +498,8 @@ def _fail(text: str, code: int = FAILURE, form: str | None = None) -> int:
 
 
 _interrupts: list[float] = []  # Times of the signals, by the monotonic clock
+# Functions after whose interruption a lock would stay taken for ever, as they are not within its `with`
+LOCKING = {threading.Condition.__enter__.__code__, threading.Condition.__exit__.__code__}
 
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # SIGHUP: the terminal was closed
@@ -519,7 +522,11 @@ def _repeat_lost(lost: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(lost)
     elif _interrupts:
         _interrupts.clear()
-        threading.Timer(REPEAT_AFTER, os.kill, (os.getpid(), signal.SIGINT)).start()
+        _repeat()
+
+
+def _repeat() -> None:
+    threading.Timer(REPEAT_AFTER, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def _ended() -> None:
@@ -547,8 +554,11 @@ def _close_clusters() -> None:
             close()
 
 
-def _interrupted(number: int, frame: object) -> None:  # noqa: ARG001
+def _interrupted(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     """Interrupt the command, as Ctrl-C does; a second signal stops it at once, as all writes are atomic."""
+    if frame is not None and frame.f_code in LOCKING:
+        _repeat()
+        return
     now = time.monotonic()
     if _interrupts and now - _interrupts[-1] < REPEATED_SIGNAL:
         _interrupts.append(now)

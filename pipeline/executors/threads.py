@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import queue
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -70,7 +71,11 @@ class ThreadExecutor(ProcessExecutor):
     def __init__(self, threads: int, notice: Callable[[str], None] = lambda text: None) -> None:  # noqa: ARG005
         self.workers, self._notice = threads, notice
         self._done, self._halt = 0, Halt()
-        self._change = threading.Condition()
+        # An interrupt can come between a condition's lock and its own code, but not between `with` and a lock. So the
+        # main thread takes the lock itself, and only the threads of this executor wait for the condition.
+        self._lock = threading.RLock()
+        self._change = threading.Condition(self._lock)
+        self._waiting: set[queue.SimpleQueue[None]] = set()  # Of each thread that waits for results, one
         self._ready: list[tuple[int, weakref.ref[_Task]]] = []
         self._submitted, self._closed, self._ended = 0, False, False
         self._doing = [""] * threads
@@ -89,7 +94,7 @@ class ThreadExecutor(ProcessExecutor):
         strict: bool = False,  # noqa: ARG002
     ) -> Future[T]:
         """Submit a task; it is not run if its future is dropped before it begins."""
-        with self._change:
+        with self._lock:
             self._submitted += 1
             task = _Task(function, args, self._submitted)
             for need in task.needs():
@@ -106,7 +111,7 @@ class ThreadExecutor(ProcessExecutor):
 
     def _take(self) -> _Task | None:
         """Wait for a task that can begin; return None once the executor is closed."""
-        with self._change:
+        with self._lock:
             while not self._closed:
                 while self._ready:
                     task = heapq.heappop(self._ready)[1]()
@@ -120,7 +125,7 @@ class ThreadExecutor(ProcessExecutor):
             self._doing[number] = getattr(task.function, "__name__", "")
             task.run()
             self._doing[number] = ""
-            with self._change:
+            with self._lock:
                 task.done = True
                 self._done += 1
                 for reference in task.dependents:
@@ -131,47 +136,61 @@ class ThreadExecutor(ProcessExecutor):
                             self._put(dependent)
                     del dependent
                 task.dependents = []
-                self._change.notify_all()
+                self._wake()
             # Otherwise the result would stay in memory until the next task arrives.
             del task
 
     def collect(self, futures: Sequence[Future[T]], links: Links | None = None) -> list[T]:  # noqa: ARG002
         """Wait for results and return them in order; an exception of a task is raised as soon as it occurs."""
-        before, idle = -1, 0.0
         tasks = cast(Sequence[_Task], futures)
-        with self._change:
-            while not all(task.done for task in tasks):
-                self._halt.check()
-                if any(task.error is not None for task in tasks):
-                    break
-                # No thread is left to run the tasks.
-                if self._ended:
-                    raise RuntimeError("the executor is closed")
-                if not self._change.wait(SECONDS_BEFORE_NOTICE) and self._done == before:
-                    idle += SECONDS_BEFORE_NOTICE
-                    self._notice(f"no task has finished for {idle:.0f} s")
-                before = self._done
+        changes: queue.SimpleQueue[None] = queue.SimpleQueue()
+        try:
+            self._waiting.add(changes)
+            self._wait(tasks, changes)
+        finally:
+            self._waiting.discard(changes)
         for task in tasks:
             if task.error is not None:
                 raise task.error
         return [cast(T, task.value) for task in tasks]
+
+    def _wait(self, tasks: Sequence[_Task], changes: queue.SimpleQueue[None]) -> None:
+        """Wait until all tasks have ended, or one has failed."""
+        before, idle = -1, 0.0
+        while not all(task.done for task in tasks):
+            self._halt.check()
+            if any(task.error is not None for task in tasks):
+                return
+            # No thread is left to run the tasks.
+            if self._ended:
+                raise RuntimeError("the executor is closed")
+            try:
+                changes.get(timeout=SECONDS_BEFORE_NOTICE)
+            except queue.Empty:
+                if self._done == before:
+                    idle += SECONDS_BEFORE_NOTICE
+                    self._notice(f"no task has finished for {idle:.0f} s")
+            before = self._done
+
+    def _wake(self) -> None:
+        """Let the threads that wait for results look at their tasks again."""
+        for changes in tuple(self._waiting):
+            changes.put(None)
 
     def _running(self) -> tuple[str, ...]:
         return tuple(name for name in self._doing if name)
 
     def halt(self, *, failed: bool = False) -> None:
         """Raise `KeyboardInterrupt` or `HaltedError` once in every other thread that waits for results."""
-        with self._change:
-            self._halt.set(failed=failed)
-            self._change.notify_all()
+        self._halt.set(failed=failed)
+        self._wake()
 
     def close(self) -> None:
         """Finish the running tasks and begin no other."""
-        with self._change:
+        with self._lock:
             self._closed = True
             self._change.notify_all()
         for thread in self._threads:
             thread.join()
-        with self._change:
-            self._ended = True
-            self._change.notify_all()
+        self._ended = True
+        self._wake()

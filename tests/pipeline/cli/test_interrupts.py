@@ -72,6 +72,30 @@ def test_an_interrupt_while_an_object_is_finalised__is_not_lost():
     assert time.monotonic() - began < 15
 
 
+TAKING = """
+import functools, signal, threading, time
+from collapsium.pipeline.cli import main as cli
+
+class Lock:
+    acquire = release = __exit__ = lambda *error: None
+    __enter__ = functools.partial(signal.raise_signal, signal.SIGTERM)
+
+cli._catch_signals()
+try:
+    with threading.Condition(Lock()):
+        print("taken")
+        time.sleep(20)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_while_a_lock_is_taken__comes_when_the_lock_will_be_released():
+    """A lock that stays taken would let all threads wait for ever."""
+    done = subprocess.run([sys.executable, "-c", TAKING], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert (done.stdout, done.stderr) == ("taken\ninterrupted\n", "")
+
+
 def test_output_to_a_closed_pipe__is_no_error(small, tmp_path):
     run = fitted(tmp_path, small, "--iterations", 1)
     command_ = f"{sys.executable} -m collapsium.pipeline topics {run} --words 30 | head -c 1; echo ${{PIPESTATUS[0]}}"
