@@ -44,7 +44,7 @@ def test_a_connection_timeout_of_dask__is_retried_until_the_limit(client, monkey
     monkeypatch.setattr(dask_client, "WORKER_POLL", 0.01)
     assert answer_within(client, request_with_answers(OSError(CONNECT), OSError(CONNECT), 7), 30.0) == 7
     with pytest.raises(TimeoutError, match=CONNECT):
-        answer_within(client, request_with_answers(OSError(CONNECT)), 0.1)
+        answer_within(client, request_with_answers(OSError(CONNECT)), 1.0)
 
 
 def test_a_scheduler_that_does_not_answer__is_an_error_after_the_limit(client):
