@@ -79,10 +79,10 @@ class Limits(Options):
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
         description="stop earlier. A number T: when an iteration moves less than this share of the tokens between "
-        "topics, or changes the objective or the score (`stop_on`) by less than this share. auto: when the mean over the "
-        "last quarter of the iterations differs from the mean over the quarter before by at most 5% (of the share of "
-        "moved tokens; for samplers 0.25% of the objective) or 0.05% (of the score), or by at most one standard error "
-        "(default: 0, never)",
+        "topics, or changes the objective or the score (`stop_on`) by less than this share. auto: when the mean over "
+        "the last quarter of the iterations differs from the mean over the quarter before by at most 5% (of the share "
+        "of moved tokens; for samplers 0.25% of the objective) or 0.05% (of the score), or by at most one standard "
+        "error (default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
