@@ -64,6 +64,11 @@ class MeanRows(Members, Rows):
         """Return the rows that score held-out tokens."""
         return type(self)(tuple(rows.counted() for rows in self.models))
 
+    @property
+    def mean_weights(self) -> Array | None:
+        """Mean weight of each word's tokens, which all members share."""
+        return self.models[0].mean_weights
+
 
 @dataclass(frozen=True)
 class MeanLocalState(Members, LocalState):
