@@ -332,12 +332,17 @@ def topic_rows(model: Model, ids: Ints, occupied: Ints) -> Iterator[tuple[slice,
 
 def word_shares(model: Model) -> Floats:
     """Return p(w), the share of each word in the corpus, of tokens that weigh as much as in the fit; shape (words,)."""
-    tokens = model.vocabulary.tokens.astype(np.float64)
-    weights = [model.rows(number).mean_weights for number in range(len(model.blocks))]
-    known = [part for part in weights if part is not None]
-    if known:
-        tokens *= np.concatenate(known)
+    tokens, weights = model.vocabulary.tokens.astype(np.float64), mean_weights(model)
+    if weights is not None:
+        tokens *= weights
     return np.asarray(tokens / max(float(tokens.sum()), 1.0))
+
+
+def mean_weights(model: Model) -> Floats | None:
+    """Return the mean weight of each word's tokens in the corpus, shape (words,); None if the fit weighs no words."""
+    parts = [model.rows(number).mean_weights for number in range(len(model.blocks))]
+    known = [np.asarray(part, dtype=np.float64) for part in parts if part is not None]
+    return np.concatenate(known) if known else None
 
 
 def word_tables(model: Model) -> Iterator[tuple[int, int, Floats]]:
