@@ -117,7 +117,7 @@ class AnnotatedSource(MatrixSource):
     def __init__(self, source: AnnotatedData | str, options: ReadOptions) -> None:
         name, adata = (source, open_annotated(source, options)) if isinstance(source, str) else (NAME, source)
         try:
-            matrix, advice = _chosen(adata, options.layer, name)
+            matrix, advice = matrix_of(adata, options.layer, name)
             opened = readable(matrix, name)
         except (CollapsiumError, MemoryError):
             raise
@@ -126,6 +126,12 @@ class AnnotatedSource(MatrixSource):
             raise InputError(name, f"its matrix cannot be read ({reason_of(error)})") from None
         if options.transpose is not None:
             raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
+        if options.vocabulary is not None:
+            raise OptionError(
+                "does not apply to AnnData, whose words are its var_names; select genes or peaks in the object itself "
+                "(adata[:, names])",
+                "vocabulary",
+            )
         names = [str(word) for word in adata.var_names]
         if len(set(names)) < len(names):
             raise InputError(
@@ -133,7 +139,7 @@ class AnnotatedSource(MatrixSource):
                 "adata.var_names_make_unique() tells them apart"
             )  # fmt: skip
         if options.id is not None:
-            ids = distinct_ids(name, [str(value) for value in _column(adata, options.id, "id", name)])
+            ids = distinct_ids(name, [str(value) for value in column_of(adata, options.id, "id", name)])
         else:
             advised = "; adata.obs_names_make_unique() tells them apart"
             ids = distinct_ids(name, [str(cell) for cell in adata.obs_names], advised)
@@ -155,7 +161,7 @@ class AnnotatedSource(MatrixSource):
         )
 
 
-def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, str]:
+def matrix_of(adata: AnnotatedData, layer: str | None, name: str = NAME) -> tuple[Any, str]:
     """Return the matrix of a layer, or X, and advice on other layers for errors."""
     layers = [str(key) for key in adata.layers]
     alternatives = [candidate for candidate in layers if candidate != layer]
@@ -170,7 +176,7 @@ def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, st
     return adata.layers[layer], advice
 
 
-def _column(adata: AnnotatedData, field: str, option: str, name: str) -> list[object]:
+def column_of(adata: AnnotatedData, field: str, option: str, name: str = NAME) -> list[object]:
     """Return a column of obs as Python values, None where they are missing."""
     columns = [str(column) for column in adata.obs.columns]
     if field not in columns:
@@ -194,7 +200,7 @@ def _extras_of(adata: AnnotatedData, options: ReadOptions, name: str) -> dict[st
             if field in fields.optional and field not in adata.obs.columns:
                 by_field[field] = [None] * len(adata.obs_names)
             else:
-                by_field[field] = _column(adata, field, option, name)
+                by_field[field] = column_of(adata, field, option, name)
     try:
         if fields.labels:
             rows = zip(*(by_field[field] for _, field in fields.labels), strict=True)
