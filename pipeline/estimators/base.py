@@ -27,6 +27,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from collapsium.pipeline.analysis.effects import columns_of_frame, dates_of_frame
+from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.corpora.text_ingest import SCRATCH, write_shards
 from collapsium.pipeline.corpora.texts_in_memory import is_lazy
 from collapsium.pipeline.engine.checkpoints import Checkpointer
@@ -270,8 +271,6 @@ def regrouped(parts: Iterable[Documents], size: int) -> Iterator[Documents]:
 
 def written(chunks: Iterable[Documents], folder: str, words: list[str], shard_tokens: int | None) -> Corpus:
     """Return a corpus that is written from documents."""
-    if shard_tokens is not None and shard_tokens < 1:
-        raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
     with created(Folder(folder)) as target:
         writer = CorpusWriter(target, len(words), shard_tokens)
         for documents in chunks:
@@ -524,7 +523,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         if corpus is not None:
             self._remember(corpus)
             return corpus
-        shard_tokens = python_number(self.shard_tokens)
+        shard_tokens = self._shard_tokens()
         source = annotated_source(X, self.layer, bool(self.binarise), self.fractional)
         if source is not None:
             self._forget("feature_names_in_")
@@ -538,6 +537,10 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             return self._corpus_of_blocks(X, Folder(f"{place}/corpus"), words, extras)
         chunks = with_fields(document_chunks(X, WRITTEN, self.fractional), extras)
         return written(chunks, f"{place}/corpus", words, shard_tokens)
+
+    def _shard_tokens(self) -> int | None:
+        """Return the checked number of tokens per shard."""
+        return IngestOptions(shard_tokens=self.shard_tokens).shard_tokens
 
     def _corpus_of_blocks(self, X: Any, target: Folder, words: list[str], extras: Mapping[str, pa.Array]) -> Corpus:
         """Return the corpus of a Dask array, whose blocks and shards its workers write; no row comes here."""
@@ -565,8 +568,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             _require_rows(extras, first)
             write_vocabulary(scratch, [str(column) for column in range(columns)], StopWords())
             with contextlib.closing(open_executor(scheduler, python_number(self.workers))) as executor:
-                shard_tokens = python_number(self.shard_tokens)
-                shards, _ = write_shards(executor, folder, scratch, records, numberings, shard_tokens)
+                shards, _ = write_shards(executor, folder, scratch, records, numberings, self._shard_tokens())
             scratch.remove()
             table = sum_counts([block.counts for block in blocks])
             places, counts = np.asarray(table.column("word").cast(pa.int64())), np.zeros((2, columns), dtype=np.int64)

@@ -224,6 +224,7 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
     cluster_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0", heading=_WHERE)] = Field(
         CLUSTER_TIMEOUT,
         gt=0,
+        allow_inf_nan=True,
         description="seconds after which an unresponsive worker or scheduler counts as lost",
     )
     checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(

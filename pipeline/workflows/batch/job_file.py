@@ -110,7 +110,7 @@ class FitTable(EnsembleOptions, StartOptions, Limits):
         None,
         description=f"largest number of iterations of a warm-started fit (default: {WARM_SHARE:.0%} of `iterations`)",
     )
-    refit_growth: Annotated[float, Field(ge=0)] = Field(
+    refit_growth: Annotated[float, Field(ge=0, allow_inf_nan=True)] = Field(
         0.0,
         description="share by which the documents must have grown since the last fit before there is another; until "
         "then new documents are folded in with the published topics",
