@@ -68,7 +68,9 @@ Size = Annotated[
     int | None,
     BeforeValidator(lambda size, info: parse_size(size, info.field_name or "size") if isinstance(size, str) else size),
 ]
-Tokenizer = Annotated[str | None, Value("MODULE:FUNCTION")]
+Tokenizer = Annotated[
+    str | None, Value("MODULE:FUNCTION", expected="module:function, the name of a function that workers can import")
+]
 Pattern = Annotated[str | None, Value("REGEX")]
 FieldName = Annotated[str | None, Value("FIELD")]
 MOST = (1 << 63) - 1  # Largest value of a number that is recorded, or that numbers of 64 bits are divided by

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, StoreError
+from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, OptionError, StoreError
 from collapsium.storage.io import atomic
 
 if TYPE_CHECKING:
@@ -82,6 +82,14 @@ class ByteStream(io.RawIOBase):
 LOCAL = ("file://", "local://")
 # Protocols of fsspec that stand before another URL, with `::` between
 CHAINS = ("zip", "tar", "libarchive", "dir", "simplecache", "filecache", "blockcache", "cached", "asynclocal")
+
+
+def path_of(value: object) -> str:
+    """Return a path or URL as text."""
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        raise OptionError(f"expected a path, found {type(value).__name__}")
+    return path
 
 
 def is_url(name: str) -> bool:
