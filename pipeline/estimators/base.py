@@ -60,6 +60,7 @@ from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.corpus.writer import CorpusWriter, finish_corpus, numbered_ids
 from collapsium.storage.data_types import has_named_matrix, is_annotated
 from collapsium.storage.errors import InputError, MismatchError, OptionError, suggestion
+from collapsium.storage.io.file import path_of
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.readers.annotated import AnnotatedSource
 from collapsium.storage.readers.base import INT32_MAX
@@ -469,6 +470,8 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         parameters = {name: name for name in self.family_options()}
         parameters |= {"iterations": "max_iter", "tolerance": "tol", self.TOPICS: "n_components"}
         defaults = inspect.signature(type(self)).parameters
+        if not isinstance(self.options, Mapping | None):
+            raise OptionError(f"expected a table of options, found {type(self.options).__name__}", "options")
         further = self._by_present_names(self.options or {})
         for name in further:
             parameter = parameters.get(name)
@@ -597,7 +600,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             parent = Path(Folder(self.run).path).parent
             parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=parent) as place:
-            target = None if self.run is None else os.fspath(self.run)
+            target = None if self.run is None else path_of(self.run)
             require_shared(Folder(place), scheduler, None, target=target, option="run")
             yield place
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
-from collapsium.storage.data_types import AnnotatedData, AnyArray
+from collapsium.storage.data_types import AnnotatedData
 from collapsium.storage.errors import (
     AbsentError,
     CollapsiumError,
@@ -58,7 +58,7 @@ class DenseMatrix:
         """Yield the entries that are not zero."""
         step = max(BLOCK_ENTRIES // max(self.shape[1], 1), 1)
         for first in range(0, self.shape[0], step):
-            yield _shifted(np.asarray(self.array[first : first + step]), first, 0)
+            yield _shifted(self.array[first : first + step], first, 0)
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,22 @@ class LazyMatrix:
             for column in range(self.array.numblocks[1]):
                 part = self.array.blocks[row, column].compute()
                 if not hasattr(part, "tocsr"):
-                    yield _shifted(np.asarray(part), rows[row], columns[column])
+                    yield _shifted(part, rows[row], columns[column])
                     continue
                 for entries in sparse_matrix(part.tocsr()).blocks():
                     yield Entries(entries.rows + rows[row], entries.columns + columns[column], entries.values)
 
 
-def _shifted(part: AnyArray, first_row: int, first_column: int) -> Entries:
-    """Return the entries of a dense block that are not zero, among them NaN."""
+def _shifted(block: Any, first_row: int, first_column: int) -> Entries:
+    """Return the entries of a dense block that are not zero, among them NaN; masked ones are refused."""
+    if np.ma.is_masked(block):
+        row, column = np.argwhere(np.ma.getmaskarray(block))[0].tolist()
+        raise InputError(
+            NAME,
+            "expected counts, found a masked one; X.filled(0) has none in its place",
+            f"row {first_row + row + 1}, column {first_column + column + 1}",
+        )
+    part = np.asarray(block)
     rows, columns = np.nonzero(part)
     return Entries(rows + first_row, columns + first_column, part[rows, columns])
 

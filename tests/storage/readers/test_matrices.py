@@ -294,6 +294,15 @@ def test_infinite_halves__are_no_counts():
         list(AnnotatedSource(source, ReadOptions()).documents())
 
 
+def test_masked_counts__are_refused():
+    import anndata
+
+    counts = np.ma.masked_array([[1, 0], [2, 3]], mask=[[False, False], [False, True]])
+    adata = anndata.AnnData(counts, pd.DataFrame(index=["a", "b"]), pd.DataFrame(index=["x", "y"]))
+    with pytest.raises(InputError, match="row 2, column 2: expected counts, found a masked one"):
+        list(AnnotatedSource(adata, ReadOptions()).documents())
+
+
 def test_binarised_counts__may_be_fractional():
     source = AnnotatedSource(cells(NORMALISED), ReadOptions(binarise=True))
     assert {count for part in source.documents() for count in part.counts.tolist()} == {1}
