@@ -146,7 +146,7 @@ class File:
     def __init__(self, url: str | os.PathLike[str]) -> None:
         from fsspec.implementations import local as local_files
 
-        fs, path = locate(os.fspath(url))
+        fs, path = locate(path_of(url))
         self._fs: AbstractFileSystem = fs
         self._path, self._local = path, isinstance(fs, local_files.LocalFileSystem)
 

@@ -5,6 +5,7 @@ Only attributes that AnnData documents are used, so any object with these attrib
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -230,6 +231,24 @@ def _extras_of(adata: AnnotatedData, options: ReadOptions, name: str) -> dict[st
     return extras
 
 
+MOST_NESTED = 3  # Groups within each other in a frame or matrix: a frame has columns, which have categories and codes
+
+
+def expanded_size(path: str, root: Any, place: Any, depth: int = MOST_NESTED) -> int:
+    """Return the bytes of an array, or of all arrays in a group, in memory; parts in other files are refused.
+
+    HDF5 can name any file of this machine as a part of an untrusted one.
+    """
+    other = getattr(place, "file", None) != getattr(root, "file", None)
+    if other or getattr(place, "external", None) or getattr(place, "is_virtual", False):
+        raise InputError(path, "expected all arrays in this file, found one in another file; write it again as a whole")
+    if hasattr(place, "shape"):
+        return math.prod(place.shape or ()) * int(place.dtype.itemsize)
+    if not depth:
+        raise InputError(path, "expected frames and matrices, found groups deep within each other")
+    return sum(expanded_size(path, root, place[name], depth - 1) for name in place)
+
+
 NEEDED = "files of AnnData need the package anndata; pip install 'collapsium[anndata]'"
 
 
@@ -249,14 +268,22 @@ def open_annotated(path: str, options: ReadOptions) -> Any:
             import h5py
 
             group = h5py.File(folder.path if folder.local else open_input(path), "r")
-        obs, var = anndata.io.read_elem(group["obs"]), anndata.io.read_elem(group["var"])
+
+        def require_fitting(place: Any) -> None:
+            require_bounded(path, expanded_size(path, group, place), folder.size, options.max_decompressed)
+
+        def frame(name: str) -> Any:
+            require_fitting(group[name])
+            return anndata.io.read_elem(group[name])
 
         def matrix(place: Any) -> Any:
             if hasattr(place, "shape"):
+                expanded_size(path, group, place)  # Its blocks are read one after another, so any size fits.
                 return place
-            expanded = sum(place[name].shape[0] * place[name].dtype.itemsize for name in ("indices", "data"))
-            require_bounded(path, expanded, folder.size, options.max_decompressed)
+            require_fitting(place)
             return anndata.io.sparse_dataset(place)
+
+        obs, var = frame("obs"), frame("var")
 
         layers = dict.fromkeys(group.get("layers", ()))
         if options.layer in layers:

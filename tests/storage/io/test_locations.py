@@ -132,6 +132,12 @@ def test_values_that_are_no_path__are_refused_in_one_line(function, wrong):
         function(wrong, *["nowhere.jsonl"] * (len(required) - 1), **options)
 
 
+@pytest.mark.parametrize("wrong", [3, b"page.html"])
+def test_files_that_are_no_path__are_refused_in_one_line(wrong):
+    with pytest.raises(OptionError, match=f"expected a path, found {type(wrong).__name__}"):
+        File(wrong)
+
+
 @pytest.mark.parametrize("wrong", [None, 3, ["a.jsonl", 3], {"text": ["a"]}])
 def test_sources_that_are_no_paths__are_refused_in_one_line(small, wrong):
     with pytest.raises(OptionError, match="expected paths, found"):
