@@ -50,7 +50,7 @@ Schedule = Literal["batch", "stochastic"]
 Keep = Literal["all", "best"]
 Combine = Literal["predictions", "consensus"]
 Grow = Literal["auto", "always", "never"]
-Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
+Tolerance = Annotated[float, Field(ge=0, le=1e300)] | Literal["auto"]
 SCHEDULE, ENSEMBLES = "schedule", "ensembles"  # Headings in help
 # The tolerance by which `collapsium.pipeline.engine.loop` stops a run, and local sweeps that are suggested
 AUTO = "auto"
