@@ -67,6 +67,7 @@ from collapsium.storage.errors import (
 from collapsium.storage.html import Html
 from collapsium.storage.io.atomic import is_hidden
 from collapsium.storage.io.folder import Folder, created
+from collapsium.storage.readers.annotated import column_of, matrix_of
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
@@ -530,10 +531,7 @@ class Model:
             The texts are not strings, or cannot be read like the training documents. No error quotes a text.
         """
         reading, seed = python_value(reading), python_number(seed)
-        known = ["format", "headings", *READING]
-        unknown = next((name for name in reading if name not in known), None)
-        if unknown is not None:
-            raise OptionError(f"transform: unknown option {unknown!r}{suggestion(unknown, known)}")
+        _require_known("transform", reading)
         if is_annotated(texts) or is_path(texts):
             if return_unknown:
                 raise OptionError("expected texts in memory, found a path or AnnData", "return_unknown")
@@ -578,7 +576,7 @@ class Model:
         Parameters
         ----------
         adata : AnnData
-            Object to write into. What an earlier call has written is replaced.
+            Object to write into. What an earlier call with the same `obs` has written is replaced.
         obs : bool, optional
             Also write each topic's proportions as a column ``topic_ID`` of `obs`, and the id of each cell's largest
             topic as the categorical column ``topic``.
@@ -593,10 +591,10 @@ class Model:
         """
         if not is_annotated(adata):
             raise OptionError(f"expected an AnnData object, found {type(adata).__name__}", "annotate")
-        words, column = words_of_cells(self._opened, adata), reading.get("id")
-        names = pa.array(
-            [str(name) for name in (adata.obs_names if column is None else adata.obs[column])], pa.string()
-        )
+        _require_known("annotate", reading)
+        words, column, layer = words_of_cells(self._opened, adata), reading.get("id"), reading.get("layer")
+        cells = adata.obs_names if column is None else column_of(adata, column, "id")
+        names = pa.array([str(name) for name in cells], pa.string())
         rows = np.asarray(pc.fill_null(pc.index_in(names, value_set=pa.array(self.document_ids, pa.string())), -1))
         shares, new = self.document_topic[rows], rows < 0
         if np.unique(rows[~new]).size < np.count_nonzero(~new):
@@ -604,7 +602,7 @@ class Model:
             twice = next(entry["values"] for entry in counts if entry["counts"] > 1)
             advice = "; adata.obs_names_make_unique() tells them apart" if column is None else ""
             raise OptionError(f"AnnData: expected distinct names of cells, found {twice!r} twice{advice}")
-        smaller = self._smaller_cells(adata, words, rows, reading.get("layer"))
+        smaller = self._smaller_cells(adata.X if layer is None else matrix_of(adata, layer)[0], words, rows)
         if smaller:
             warnings.warn(
                 f"AnnData: {smaller:,} of the {np.count_nonzero(~new):,} cells with names of training documents have "
@@ -617,14 +615,11 @@ class Model:
             shares[new] = self._transform_path(adata[new], 0, reading)
         write_topics(self, adata, words, shares, obs=obs)
 
-    def _smaller_cells(
-        self, adata: AnnotatedData, words: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], layer: str | None
-    ) -> int:
+    def _smaller_cells(self, matrix: Any, words: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]) -> int:
         """Return how many cells have fewer counts than the training documents of their names.
 
         This compares whole counts of all words in memory; 0 if there are none.
         """
-        matrix = adata.X if layer is None else adata.layers[layer]
         known = rows >= 0
         covered = np.unique(words[words >= 0]).size == len(self._opened.vocabulary.words)
         if not known.any() or not covered or not (isinstance(matrix, np.ndarray) or hasattr(matrix, "tocsr")):
@@ -793,6 +788,14 @@ class Model:
         self._opened.close()
 
 
+def _require_known(function: str, reading: Reading) -> None:
+    """Refuse an option that reads no documents."""
+    known = ["format", "headings", *READING]
+    unknown = next((name for name in reading if name not in known), None)
+    if unknown is not None:
+        raise OptionError(f"{function}: unknown option {unknown!r}{suggestion(unknown, known)}")
+
+
 def words_of_cells(model: models.Model, adata: AnnotatedData) -> npt.NDArray[np.int64]:
     """Return the word id of each gene or peak of an AnnData object, -1 if the model does not have the word."""
     if load_family(model.record.family).corpus_kind != DOCUMENTS:
@@ -814,6 +817,7 @@ def write_topics(
     ids = np.array([topic.id for topic in active], dtype=np.int64)
     varm = np.where(words[:, np.newaxis] >= 0, model.topic_word[ids][:, words].T, 0.0)
     shares = shares[:, ids]
+    earlier = adata.uns.get("collapsium", {}).get("topics", ()) if obs else ()
     adata.obsm["X_topics"], adata.varm["topics"] = shares, varm
     adata.uns["collapsium"] = {
         "family": record.family,
@@ -825,6 +829,9 @@ def write_topics(
         "words": np.array([" ".join(topic.names) for topic in active], dtype=object),
     }
     if obs:
+        for topic in set(np.asarray(earlier).tolist()) - set(ids.tolist()):
+            if f"topic_{topic}" in adata.obs.columns:
+                del adata.obs[f"topic_{topic}"]
         for number, topic in enumerate(ids.tolist()):
             adata.obs[f"topic_{topic}"] = shares[:, number]
         pd = require_pandas()

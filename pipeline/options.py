@@ -50,7 +50,7 @@ class Value:
 class Options(BaseModel):
     """A group of options; a function with several groups takes several models."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     heading: ClassVar[str] = ""  # Heading of the group in help; by default the heading of the command's options
     gone: ClassVar[Mapping[str, str]] = {}  # Options of earlier versions, with what to use instead
 
@@ -207,6 +207,8 @@ def error_of(first: ErrorDetails, model: type[BaseModel]) -> OptionError:
         expected = (" or " if len(choices) == 2 else ", ").join(choices)
     elif expected is None and is_integer and kind == "less_than_equal":
         expected = f"a whole number of {limits['le']:,} or less"
+    elif expected is None and is_integer and kind == "less_than":
+        expected = f"a whole number less than {limits['lt']:,}"
     elif expected is None and is_integer:
         expected = f"a whole number of {limits['ge']} or more"
     elif (

@@ -72,13 +72,12 @@ DOORS = {
 NAMES_MODULES = {"pipeline/__init__.py", "pipeline/cli/main.py", "pipeline/executors/dask_cluster.py"}
 """Modules that find public names and commands by their modules, and the one that names what workers of Dask load."""
 IMPORTS_OTHERS_BY_NAME = {
-    "pipeline/monitoring/events.py",
     "pipeline/monitoring/mlflow_callback.py",
-    "workers/ingest/tokenize.py",
     "workers/kernels/child_processes.py",
     "workers/families/word_weights.py",
     "workers/kernels/jit.py",
     "workers/kernels/target.py",
+    "workers/options.py",
 }
 """Modules that import what users name, an optional library, or the module of a kernel that a child process compiles."""
 ASKED_BY_NAME = re.compile(r'"[a-z_]+" (not )?in (delta|rows|local|globals|state)\b')

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
+import os
 import re
 import reprlib
+import sys
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +21,7 @@ from pydantic_core import ErrorDetails
 from collapsium.storage.errors import OptionError
 
 _Value = TypeVar("_Value")
+_importing = threading.RLock()  # Held while the search path has the current folder
 
 FORMER_FUNCTIONS = {"flatten": "explode"}  # Public functions, and commands, by the names that they had in 0.1
 RECORDED = "recorded"  # Context of the validation of options from a record
@@ -89,6 +95,20 @@ def warn_renamed(text: str) -> None:
     while frame is not None and frame.f_globals.get("__name__", "").startswith("collapsium."):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, RenamedWarning, stacklevel=level)
+
+
+def import_named(name: str) -> Any:
+    """Import what the user names as ``module:attribute``; the module may lie in the current folder."""
+    module, _, attribute = name.partition(":")
+    with _importing:
+        folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path
+        is_new = folder not in sys.path
+        sys.path += [folder] * is_new
+        try:
+            return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
+        finally:
+            if is_new:
+                sys.path.remove(folder)
 
 
 def require_named(info: ValidationInfo) -> None:

@@ -27,7 +27,7 @@ from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
 from collapsium.pipeline.formatting import plain
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.topics import topics
+from collapsium.pipeline.models.topics import mean_weights, topics
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import keywords
 from collapsium.storage.corpus.shard import Shard
@@ -195,6 +195,11 @@ def words_by(
             for block in range(len(model.blocks))
         ]
     )
+    weights = mean_weights(model)
+    if weights is not None:
+        # The counts are of plain tokens.
+        probability = probability / weights
+        probability /= probability.sum()
     prior = PRIOR_TOKENS * np.maximum(probability, 1e-12)
     log_odds, se, tokens = [], [], []
     for _, sides in pairs:

@@ -226,6 +226,7 @@ class WordChainOptions(Options):
     strength: Annotated[float | None, Value("TOKENS", unit="tokens")] = Field(
         None,
         gt=0,
+        allow_inf_nan=True,
         description="strength, in tokens, by which each period's words are smoothed towards the previous period's; a "
         "large strength keeps the words constant (default: for each topic, the value from 1,000 to 1,000,000 that "
         "best predicts the last periods)",

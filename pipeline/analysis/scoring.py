@@ -89,11 +89,18 @@ def score_members(
             sums = predicted
             break
         # Only one member's rows are in memory at a time. Sums in the members' order have the same bits everywhere.
-        sums = [executor.submit(_add, *pair) for pair in zip(sums, predicted, strict=True)] if sums else predicted
+        sums = added(sums, predicted, executor)
         score = mean_score(executor.collect([executor.submit(_score, shard, 1) for shard in predicted]))
         members.append(MemberScore(name, math.nan if score is None else score))
     scores: Sequence[tasks.Score] = executor.collect([executor.submit(_score, shard, len(named)) for shard in sums])
     return mean_score(scores), sum(part.tokens for part in scores), tuple(members)
+
+
+def added(
+    sums: list[Future[Predicted]], predicted: list[Future[Predicted]], executor: Executor
+) -> list[Future[Predicted]]:
+    """Add the probabilities of a further model to the sums over the models before it, which are empty at first."""
+    return [executor.submit(_add, *pair) for pair in zip(sums, predicted, strict=True)] if sums else predicted
 
 
 def _add(left: Predicted, right: Predicted) -> Predicted:

@@ -241,7 +241,9 @@ def words_over(
     field = field_of_period(period)
     model, corpus = open_training(run, options.corpus)
     names = {known.id: plain(known.title or " ".join(known.names)) for known in topics_of(model.folder.url, WORDS)}
-    chosen = sorted(names) if topics is None else [topics] if isinstance(topics, int) else list(dict.fromkeys(topics))
+    chosen = (
+        sorted(names) if topics is None else list(dict.fromkeys(topics)) if isinstance(topics, Iterable) else [topics]
+    )
     for topic in chosen:
         if not is_topic(topic, names):
             raise OptionError(f"{topic!r}: there is no such topic; expected ids, then the period", "topics")

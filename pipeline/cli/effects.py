@@ -64,6 +64,7 @@ class WordsOptions(Options):
     strength: Annotated[float | None, Value("TOKENS", unit="tokens")] = Field(
         None,
         gt=0,
+        allow_inf_nan=True,
         description="with `over`: strength, in tokens, by which a period's words are smoothed towards the previous "
         "period (default: the strength that best predicts the last periods)",
     )

@@ -52,7 +52,7 @@ from collapsium.pipeline.corpora.text_ingest import (
 from collapsium.pipeline.executors.base import Executor, in_order
 from collapsium.pipeline.executors.open import open_executor, require_shared
 from collapsium.pipeline.executors.schedulers import Scheduler, Scheduling
-from collapsium.pipeline.options import keywords
+from collapsium.pipeline.options import keywords, paths_of
 from collapsium.storage.building.ingest_record import History, Report, Sieve, read_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import (
@@ -634,7 +634,7 @@ def append_with_report(
     progress: Counting = silent,
 ) -> Added:
     """Add documents to a corpus, and return a report; see `append`."""
-    paths = [os.fspath(path) for path in ([sources] if isinstance(sources, (str, os.PathLike)) else sources)]
+    paths = list(paths_of(sources))
     if not paths:
         raise OptionError("expected at least one source")
     opened = Corpus(corpus)

@@ -68,10 +68,14 @@ Size = Annotated[
     int | None,
     BeforeValidator(lambda size, info: parse_size(size, info.field_name or "size") if isinstance(size, str) else size),
 ]
-Tokenizer = Annotated[str | None, Value("MODULE:FUNCTION")]
+Tokenizer = Annotated[
+    str | None, Value("MODULE:FUNCTION", expected="module:function, the name of a function that workers can import")
+]
 Pattern = Annotated[str | None, Value("REGEX")]
 FieldName = Annotated[str | None, Value("FIELD")]
-Number = Annotated[int | None, Value("N")]
+MOST = (1 << 63) - 1  # Largest value of a number that is recorded, or that numbers of 64 bits are divided by
+Number = Annotated[int | None, Value("N"), Field(le=MOST)]
+ShardTokens = Annotated[int | None, Value("N", unit="tokens"), Field(ge=1, le=MOST)]
 
 
 class SourceOptions(Options):
@@ -104,12 +108,12 @@ class SourceOptions(Options):
         "For uci, vocab.NAME.txt next to docword.NAME.txt is used by default",
     )
     min_documents: Annotated[int, Value("N", unit="documents")] = Field(
-        0, description="drop words that occur in fewer than N documents"
+        0, le=MOST, description="drop words that occur in fewer than N documents"
     )
-    max_document_share: Annotated[float, Value("F")] = Field(
+    max_document_share: Annotated[float, Value("F", expected="a share in (0, 1]")] = Field(
         1.0, description="drop words that occur in more than this share of the documents"
     )
-    shard_tokens: Annotated[int | None, Value("N", unit="tokens")] = Field(
+    shard_tokens: ShardTokens = Field(
         None,
         description="tokens per shard, or values for vectors (default: an eighth of the corpus, but at "
         "least 100,000 and at most 2,000,000)",
@@ -298,7 +302,7 @@ class AppendOptions(Options):
 class SplitOptions(Options):
     """Held-out tokens, documents or labels."""
 
-    fraction: Annotated[float | None, Value("F")] = Field(
+    fraction: Annotated[float | None, Value("F", expected="a share between 0 and 1")] = Field(
         None, description="probability that a token is held out, or a document with `documents` (default: 0.1)"
     )
     documents: bool = Field(False, description="hold out complete documents, or vectors, instead of tokens")
@@ -306,7 +310,7 @@ class SplitOptions(Options):
         None, description="cross-validation: divide the documents, or vectors, into K folds and hold out one of them"
     )
     fold: Annotated[int | None, Value("I")] = Field(None, description="the fold to hold out, from 0 to K-1")
-    drop_labels: Annotated[float | None, Value("F")] = Field(
+    drop_labels: Annotated[float | None, Value("F", expected="a share above 0, and at most 1")] = Field(
         None, description="probability that a label is held out; all tokens stay in both parts"
     )
     field: Annotated[str | None, Value("NAME")] = Field(
@@ -325,7 +329,7 @@ class SimulateOptions(Options):
         None, description="mean number of tokens of a document; required unless the family models vectors"
     )
     seed: Annotated[int, Value("S")] = Field(0, description="seed of the random numbers")
-    shard_tokens: Annotated[int | None, Value("N", unit="tokens")] = Field(
+    shard_tokens: ShardTokens = Field(
         None, description="approximate number of tokens in a shard (default: as for ingest)"
     )
 

@@ -88,8 +88,6 @@ def simulate(
     drawing = cast("SimulatingFamily", make_family(family, config))
     vectors = drawing.corpus_kind == VECTORS
     document_tokens = _require_sizes(drawing, family, sizes.documents, sizes.words, sizes.tokens)
-    if sizes.shard_tokens is not None and sizes.shard_tokens < 1:
-        raise OptionError(f"expected 1 or more, found {sizes.shard_tokens}", "shard_tokens")
     stream = Stream(sizes.seed, "simulate")
     topics, global_state = drawing.draw_model(
         Summary(sizes.documents, sizes.words, int(sizes.documents * document_tokens)), stream

@@ -458,8 +458,6 @@ def ingest_texts(
     like: RecordedVocabulary | None = None,
 ) -> Manifest:
     """Read texts, and write a corpus; see `collapsium.pipeline.ingest`."""
-    if shard_tokens is not None and shard_tokens < 1:
-        raise OptionError(f"expected 1 or more, found {shard_tokens}", "shard_tokens")
     history, scheduler, stops = check_reading(history, scheduler, workers)
     sources = find_sources(paths, history, scheduler)
     ensure_free(Folder(corpus))

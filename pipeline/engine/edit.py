@@ -233,7 +233,9 @@ def _corpus(model: Model, options: EditOptions) -> tuple[Corpus | None, list[str
             raise MismatchError(f"{corpus.url}: it is not the corpus that the model was fitted to")
     if corpus is not None:
         return corpus, []
-    return None, ["The training corpus is gone or has changed, so the model has no summary of its documents."]
+    # An edited model does not record its corpus.
+    missing = "The training corpus is gone, has changed or is not recorded"
+    return None, [f"{missing}, so the model has no summary of its documents."]
 
 
 def _names(model: Model, options: EditOptions) -> dict[int, TopicName]:

@@ -56,6 +56,10 @@ FIGURE_NAMES = {CHANGE: "change of the counts", OBJECTIVE: "objective", SCORE: "
 
 
 REPORT_SECONDS = 2.0  # Least time between two reports on the worker processes
+HELD_OUT = (
+    "`tolerance` does not end this fit while it holds out training tokens to choose its number of topics (until 75% of "
+    "the iterations, `split_merge_moves`) or its inverse temperature (until 90%, `inverse_temperature`)"
+)
 # Iteration after which `local_sweeps` auto suggests a number; the first iteration includes connecting
 SUGGESTED_AFTER = 6
 REPORTED_PROCESSES = 32  # Processes of a report, those with the most memory
@@ -275,6 +279,8 @@ class ActiveRun:
                             if sampled > progress.iteration:
                                 self._target.member(number).remove()
                     self._save_sample(problem, state, progress)
+                    if begins and limits.tolerance and problem.family.uncounted_tokens(state.global_state):
+                        self._log.notice(HELD_OUT)
                     # Else the state would be held until the next one exists.
                     del state
                     self._report(progress, problem.executor)

@@ -27,6 +27,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from collapsium.pipeline.analysis.effects import columns_of_frame, dates_of_frame
+from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.corpora.text_ingest import SCRATCH, write_shards
 from collapsium.pipeline.corpora.texts_in_memory import is_lazy
 from collapsium.pipeline.engine.checkpoints import Checkpointer
@@ -59,6 +60,7 @@ from collapsium.storage.corpus.word_rule import RULE
 from collapsium.storage.corpus.writer import CorpusWriter, finish_corpus, numbered_ids
 from collapsium.storage.data_types import has_named_matrix, is_annotated
 from collapsium.storage.errors import InputError, MismatchError, OptionError, suggestion
+from collapsium.storage.io.file import path_of
 from collapsium.storage.io.folder import Folder, created
 from collapsium.storage.readers.annotated import AnnotatedSource
 from collapsium.storage.readers.base import INT32_MAX
@@ -270,8 +272,6 @@ def regrouped(parts: Iterable[Documents], size: int) -> Iterator[Documents]:
 
 def written(chunks: Iterable[Documents], folder: str, words: list[str], shard_tokens: int | None) -> Corpus:
     """Return a corpus that is written from documents."""
-    if shard_tokens is not None and shard_tokens < 1:
-        raise OptionError(f"shard_tokens: expected 1 or more, found {shard_tokens}")
     with created(Folder(folder)) as target:
         writer = CorpusWriter(target, len(words), shard_tokens)
         for documents in chunks:
@@ -470,6 +470,8 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         parameters = {name: name for name in self.family_options()}
         parameters |= {"iterations": "max_iter", "tolerance": "tol", self.TOPICS: "n_components"}
         defaults = inspect.signature(type(self)).parameters
+        if not isinstance(self.options, Mapping | None):
+            raise OptionError(f"expected a table of options, found {type(self.options).__name__}", "options")
         further = self._by_present_names(self.options or {})
         for name in further:
             parameter = parameters.get(name)
@@ -524,7 +526,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
         if corpus is not None:
             self._remember(corpus)
             return corpus
-        shard_tokens = python_number(self.shard_tokens)
+        shard_tokens = self._shard_tokens()
         source = annotated_source(X, self.layer, bool(self.binarise), self.fractional)
         if source is not None:
             self._forget("feature_names_in_")
@@ -538,6 +540,10 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             return self._corpus_of_blocks(X, Folder(f"{place}/corpus"), words, extras)
         chunks = with_fields(document_chunks(X, WRITTEN, self.fractional), extras)
         return written(chunks, f"{place}/corpus", words, shard_tokens)
+
+    def _shard_tokens(self) -> int | None:
+        """Return the checked number of tokens per shard."""
+        return IngestOptions(shard_tokens=self.shard_tokens).shard_tokens
 
     def _corpus_of_blocks(self, X: Any, target: Folder, words: list[str], extras: Mapping[str, pa.Array]) -> Corpus:
         """Return the corpus of a Dask array, whose blocks and shards its workers write; no row comes here."""
@@ -565,8 +571,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             _require_rows(extras, first)
             write_vocabulary(scratch, [str(column) for column in range(columns)], StopWords())
             with contextlib.closing(open_executor(scheduler, python_number(self.workers))) as executor:
-                shard_tokens = python_number(self.shard_tokens)
-                shards, _ = write_shards(executor, folder, scratch, records, numberings, shard_tokens)
+                shards, _ = write_shards(executor, folder, scratch, records, numberings, self._shard_tokens())
             scratch.remove()
             table = sum_counts([block.counts for block in blocks])
             places, counts = np.asarray(table.column("word").cast(pa.int64())), np.zeros((2, columns), dtype=np.int64)
@@ -595,7 +600,7 @@ class DocumentEstimator(Parameters, ClassNamePrefixFeaturesOutMixin, Transformer
             parent = Path(Folder(self.run).path).parent
             parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=parent) as place:
-            target = None if self.run is None else os.fspath(self.run)
+            target = None if self.run is None else path_of(self.run)
             require_shared(Folder(place), scheduler, None, target=target, option="run")
             yield place
 

@@ -225,8 +225,9 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
     cluster_timeout: Annotated[float, Value("S", unit="seconds", expected="seconds above 0", heading=_WHERE)] = Field(
         CLUSTER_TIMEOUT,
         gt=0,
-        description="seconds after which a scheduler that does not answer counts as lost, and a worker that does not "
-        "answer, is paused, or holds a task without computing",
+        allow_inf_nan=True,
+        description="seconds after which a scheduler counts as lost if it does not answer, and a worker if it does not "
+        "answer, is paused, or holds a task without using its processor",
     )
     checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
         None,

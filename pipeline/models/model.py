@@ -30,6 +30,7 @@ from collapsium.storage.errors import (
     MismatchError,
     OptionError,
 )
+from collapsium.storage.io.file import path_of
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.records import check
 from collapsium.storage.runs.checkpoint import RECORD as CHECKPOINT
@@ -248,7 +249,7 @@ class Model:
     """
 
     def __init__(self, url: str | os.PathLike[str]) -> None:
-        self._opened = os.fspath(url)
+        self._opened = path_of(url)
         self._place: weakref.finalize[[str, int], Model] | None = None
         self._files = _files(mean_of(url) or reference_of(url) or url)
 

@@ -4,7 +4,7 @@ The topics of two models are matched by the Hellinger distances of their word pr
 
 FREX is defined by Bischof and Airoldi (2012), relevance by Sievert and Shirley (2014).
 
-With phi_kw = p(w | k) and p(w) the share of a word in the corpus:
+With phi_kw = p(w | k) and p(w) the share of a word in the corpus, both of weighted tokens if the fit weighs words:
 
 * probability: phi_kw;
 * lift: phi_kw / p(w);
@@ -249,7 +249,7 @@ def describe(model: Model, words: int, ranking: RankOptions = BY_PROBABILITY) ->
             )
         # The vocabulary is read a block at a time, for as many topics at a time as `CELLS_IN_MEMORY` allows.
         counts, ids, share = model.vocabulary.tokens.astype(np.float64), described.ids, described.share
-        overall = counts / max(float(counts.sum()), 1.0)
+        overall = word_shares(model)
         rows = [np.zeros((0, min(words, counts.size)), np.int64)]
         probabilities = [np.zeros((0, min(words, counts.size)))]
         for some, probability, exclusivity in topic_rows(model, ids, ids[share > 0.0]):
@@ -328,6 +328,21 @@ def topic_rows(model: Model, ids: Ints, occupied: Ints) -> Iterator[tuple[slice,
             probability[:, low:high] = table[:, ids[some]].T
             total[low:high] = table[:, occupied].sum(axis=1)
         yield some, probability, np.minimum(probability / np.maximum(total, np.finfo(np.float64).tiny), 1.0)
+
+
+def word_shares(model: Model) -> Floats:
+    """Return p(w), the share of each word in the corpus, of tokens that weigh as much as in the fit; shape (words,)."""
+    tokens, weights = model.vocabulary.tokens.astype(np.float64), mean_weights(model)
+    if weights is not None:
+        tokens *= weights
+    return np.asarray(tokens / max(float(tokens.sum()), 1.0))
+
+
+def mean_weights(model: Model) -> Floats | None:
+    """Return the mean weight of each word's tokens in the corpus, shape (words,); None if the fit weighs no words."""
+    parts = [model.rows(number).mean_weights for number in range(len(model.blocks))]
+    known = [np.asarray(part, dtype=np.float64) for part in parts if part is not None]
+    return np.concatenate(known) if known else None
 
 
 def word_tables(model: Model) -> Iterator[tuple[int, int, Floats]]:

@@ -6,10 +6,7 @@ out, to the scheduler.
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import os
-import sys
 import threading
 import time
 from collections import deque
@@ -20,6 +17,7 @@ from typing import Any, Generic, TypedDict, TypeVar, cast
 from collapsium.pipeline.formatting import counted, quantity, sample_text
 from collapsium.pipeline.svg import thinned
 from collapsium.storage.errors import OptionError
+from collapsium.workers.options import import_named
 
 Event = dict[str, Any]  # An event; its key ``event`` has the kind, and the other keys depend on the kind
 Sink = Callable[[Event], None]  # Receives events
@@ -52,20 +50,14 @@ def load_function(name: str, option: str) -> Callable[..., object]:
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise OptionError(f"expected module:function or module:Class, found {name!r}", option)
-    folder = os.getcwd()  # noqa: PTH109 - an entry of sys.path
-    sys.path.append(folder)
     try:
-        target: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            target = getattr(target, part)
+        target = import_named(name)
         function: Any = target() if inspect.isclass(target) else target
     except OptionError:
         raise
     # Importing a module of the user may raise anything.
     except Exception as error:
         raise OptionError(f"`{option}` {name}: {type(error).__name__}: {error}") from None
-    finally:
-        sys.path.remove(folder)
     if not callable(function):
         raise OptionError(f"`{option}` {name}: expected a callable, found {type(function).__name__}")
     return cast("Callable[..., object]", function)

@@ -20,7 +20,14 @@ from threadpoolctl import threadpool_limits
 
 from collapsium.pipeline.formatting import shortened
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.topics import MIN_EXPECTED_TOKENS, RELEVANCE_WEIGHT, Topic, distances, relevance
+from collapsium.pipeline.models.topics import (
+    MIN_EXPECTED_TOKENS,
+    RELEVANCE_WEIGHT,
+    Topic,
+    distances,
+    relevance,
+    word_shares,
+)
 from collapsium.pipeline.reporting.text_layout import LINE, Measure, Placed, Placement, Point, place_texts, text_width
 
 Floats = npt.NDArray[np.float64]
@@ -298,7 +305,7 @@ def circle_texts(
 
 def map_names(model: Model, topics: Sequence[Topic], pools: Sequence[Pool]) -> list[str]:
     """Return a name for each topic: its title, or else its most relevant words."""
-    overall = model.vocabulary.tokens / max(float(model.vocabulary.tokens.sum()), 1.0)
+    overall = word_shares(model)
     words, names = model.vocabulary.words, []
     for topic, pool in zip(topics, pools, strict=True):
         score = relevance(np.log(pool.probability), np.log(overall[pool.words]), RELEVANCE_WEIGHT)
@@ -320,14 +327,13 @@ def relevant(model: Model, ids: Ints, share: Floats, count: int = WORDS) -> list
 
     Sievert and Shirley (2014) define it. The vocabulary is read one block at a time.
     """
-    tokens = model.vocabulary.tokens.astype(np.float64)
-    overall = tokens / max(tokens.sum(), 1.0)
+    tokens, overall = float(model.vocabulary.tokens.sum()), word_shares(model)
     # Ids, relevance and probabilities of the best words, each of shape (topics, words).
     best: list[tuple[npt.NDArray[Any], ...] | None] = [None] * len(WEIGHTS)
     for number, (low, high) in enumerate(model.blocks):
         table = model.family.probabilities(model.rows(number), model.global_state)["word_topic"]
         phi = np.asarray(table)[:, ids].T
-        enough = (phi * share[:, None] * tokens.sum() >= MIN_EXPECTED_TOKENS) & (overall[low:high] > 0.0)
+        enough = (phi * share[:, None] * tokens >= MIN_EXPECTED_TOKENS) & (overall[low:high] > 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             logs, log_overall = np.log(phi), np.log(overall[low:high])
         log_overall = np.where(np.isfinite(log_overall), log_overall, 0.0)

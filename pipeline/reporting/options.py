@@ -81,7 +81,7 @@ class FoldingOptions(Options):
     """Branches of a tree that are folded into a single entry."""
 
     heading = "trees"
-    min_share: Annotated[float | None, Value("SHARE")] = Field(
+    min_share: Annotated[float | None, Value("SHARE", expected="a share from 0 to 1, such as 0.01")] = Field(
         None, description="fold nodes whose subtree has a smaller share of the tokens, such as 0.01"
     )
     levels: Annotated[int | None, Value("N")] = Field(

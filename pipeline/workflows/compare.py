@@ -26,14 +26,14 @@ from collapsium.pipeline.analysis.evaluate import evaluate_together
 from collapsium.pipeline.analysis.metrics.catalogue import USES, Metric, Needs, is_all, metrics_of
 from collapsium.pipeline.analysis.metrics.labelled import field_of
 from collapsium.pipeline.analysis.metrics.measure import REFUSALS, document_sums, measure
-from collapsium.pipeline.analysis.scoring import Scored
+from collapsium.pipeline.analysis.scoring import Predicted, Scored, added
 from collapsium.pipeline.corpora.new_texts import corpus_of, names_corpus, options_of_reading, reading_of
 from collapsium.pipeline.corpora.split import split
 from collapsium.pipeline.engine.fit import fit, resume
 from collapsium.pipeline.engine.leakage import require_held_out
 from collapsium.pipeline.engine.setup.limits import Limits
 from collapsium.pipeline.engine.setup.request import require_tokens
-from collapsium.pipeline.executors.base import Executor
+from collapsium.pipeline.executors.base import Executor, Future
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.executors.schedulers import MemoryOptions, Scheduling, check_scheduler, is_elsewhere
 from collapsium.pipeline.fitted_model import load_blocks, require_pandas
@@ -50,6 +50,7 @@ from collapsium.pipeline.reporting.plots.comparison import TOPICS_SHOWN, compari
 from collapsium.pipeline.reporting.plots.style import can_draw, drawn
 from collapsium.pipeline.workflows.compare_options import (
     OTHER_WORK,
+    REFERENCE,
     SAMPLE_TOKENS,
     START_WORK,
     Cell,
@@ -82,6 +83,7 @@ from collapsium.storage.runs.comparison import (
     CELLS,
     KIND,
     PARTS,
+    RANDOM,
     RECORD,
     RUNS,
     SAMPLE,
@@ -94,6 +96,7 @@ from collapsium.storage.runs.comparison import (
     row_of,
     runs_there,
 )
+from collapsium.storage.runs.members import leaves
 from collapsium.storage.runs.run import EVENTS, JOURNAL, Run, parse_event
 from collapsium.storage.units import parse_size
 from collapsium.workers.families.description import holding
@@ -222,8 +225,13 @@ def studied(rows: Sequence[JsonObject], cells: Sequence[Cell], grid: Grid, execu
         models = [Model(run.folder.url) for run in runs[row["cell"]]]
         scored, logs = Scored(Corpus(grid.heldout.url), True), []
         submit = scored.submit(scored.held(models[0]), executor, 0)
-        for model in models:
-            shards = [executor.submit(document_sums, shard) for shard in submit(model, load_blocks(model, executor))]
+        for run in runs[row["cell"]]:
+            sums: list[Future[Predicted]] = []
+            samples = leaves(run.folder.url)
+            for _, url in samples:
+                sample = Model(url)
+                sums = added(sums, submit(sample, load_blocks(sample, executor)), executor)
+            shards = [executor.submit(document_sums, shard, len(samples)) for shard in sums]
             of_shards, tokens_of_shards = zip(*executor.collect(shards), strict=True)
             logs.append(np.concatenate(of_shards))
             tokens = np.concatenate(tokens_of_shards)
@@ -281,7 +289,8 @@ def recommended(rows: Sequence[Row]) -> Recommendation:
         reasons.append(f"Coherence is highest at {coherent['topics']} topics ({coherent['npmi']:.3f}).")
     figures = [f"{name} {row[name]:.3f}" for name in ("npmi", "exclusivity", "dispersion") if row.get(name) is not None]
     reasons.append(f"There, {', '.join(figures)}." if figures else "")
-    reference = next((other for other in rows if other["family"] != family), None)
+    references = [other for other in rows if other["family"] == REFERENCE != family]
+    reference = max(references, key=lambda row: int(row["topics"]), default=None)
     sentence = ""
     if reference is not None and reference["remark"] is not None:
         sentence = f"{reference['family']}: {reference['remark']}."
@@ -478,7 +487,7 @@ def measured_row(cell: Cell, grid: Grid) -> JsonObject:
     row: JsonObject = {
         "cell": cell.name,
         "family": cell.family,
-        "start": cell.start,
+        "start": _initialisation(runs[0]) if cell.start == RANDOM else cell.start,
         "topics": cell.topics,
         "restarts": cell.restarts,
         "iterations": cell.iterations,
@@ -504,6 +513,11 @@ def measured_row(cell: Cell, grid: Grid) -> JsonObject:
         chosen = [metric for metric in _further(options) if metric.needs is needs]
         _add_metrics(row, urls, chosen, {"heldout": heldout, **where, "seed": options.seed, **used})
     return row
+
+
+def _initialisation(run: Run) -> str:
+    """Return the initialisation of a fit, such as quick-clusters."""
+    return str((run.record().get("start") or {}).get("kind", RANDOM))
 
 
 def _elapsed_seconds(folder: Folder) -> float:

@@ -282,8 +282,25 @@ class CompareOptions(StartOptions, Limits):
             raise OptionError("requires `metrics`", "label_field" if self.coherence is None else "coherence")
         require_options("--set", self.settings, self.fitted_families)
         require_options("--vary", self.vary, self.fitted_families)
+        if self.over == "topics":
+            self._require_only_topics()
         self.require_used(heldout=True)
         return self
+
+    def _require_only_topics(self) -> None:
+        """Refuse fits over topics that differ in more than their family and number of topics, or in other numbers."""
+        for family in self.families:
+            fields = load_family(family).Options.model_fields
+            if "topics" not in fields:
+                raise OptionError(f"{family} takes no number of topics; expected families with `topics`", "families")
+            for owner in (EVERY, family):
+                for option, values in self.vary.get(owner, {}).items():
+                    if option in fields and len(values) > 1:
+                        raise OptionError(
+                            f"a comparison over topics has one value of each option, found {len(values)} of {option}; "
+                            "name the `families` to compare options too",
+                            "vary",
+                        )
 
     @property
     def fitted_families(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, StoreError
+from collapsium.storage.errors import AbsentError, CollapsiumError, MissingError, OccupiedError, OptionError, StoreError
 from collapsium.storage.io import atomic
 
 if TYPE_CHECKING:
@@ -84,6 +84,14 @@ LOCAL = ("file://", "local://")
 CHAINS = ("zip", "tar", "libarchive", "dir", "simplecache", "filecache", "blockcache", "cached", "asynclocal")
 
 
+def path_of(value: object) -> str:
+    """Return a path or URL as text."""
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str):
+        raise OptionError(f"expected a path, found {type(value).__name__}")
+    return path
+
+
 def is_url(name: str) -> bool:
     """Return True for an fsspec URL; any name without ``://`` is a local path, whatever else it contains."""
     return "://" in name and not name.startswith(LOCAL)
@@ -138,7 +146,7 @@ class File:
     def __init__(self, url: str | os.PathLike[str]) -> None:
         from fsspec.implementations import local as local_files
 
-        fs, path = locate(os.fspath(url))
+        fs, path = locate(path_of(url))
         self._fs: AbstractFileSystem = fs
         self._path, self._local = path, isinstance(fs, local_files.LocalFileSystem)
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Protocol, TypeVar, cast
 
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, OccupiedError, StoreError
 from collapsium.storage.io import atomic
-from collapsium.storage.io.file import locate, require_place, with_retries
+from collapsium.storage.io.file import locate, path_of, require_place, with_retries
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -63,7 +63,8 @@ class Folder:
     def __init__(self, url: str | os.PathLike[str]) -> None:
         from fsspec.implementations import local as local_files
 
-        self.url = os.fspath(url).rstrip("/") or os.fspath(url)[:1]
+        path = path_of(url)
+        self.url = path.rstrip("/") or path[:1]
         if not is_name(self.url):
             raise AbsentError(f"{self.url[:200]!r}: no folder can have a name with NUL or half of a surrogate pair")
         fs, path = locate(self.url)

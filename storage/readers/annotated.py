@@ -5,6 +5,7 @@ Only attributes that AnnData documents are used, so any object with these attrib
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from collapsium.storage.corpus.shard import EXTRAS
-from collapsium.storage.data_types import AnnotatedData, AnyArray
+from collapsium.storage.data_types import AnnotatedData
 from collapsium.storage.errors import (
     AbsentError,
     CollapsiumError,
@@ -58,7 +59,7 @@ class DenseMatrix:
         """Yield the entries that are not zero."""
         step = max(BLOCK_ENTRIES // max(self.shape[1], 1), 1)
         for first in range(0, self.shape[0], step):
-            yield _shifted(np.asarray(self.array[first : first + step]), first, 0)
+            yield _shifted(self.array[first : first + step], first, 0)
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,22 @@ class LazyMatrix:
             for column in range(self.array.numblocks[1]):
                 part = self.array.blocks[row, column].compute()
                 if not hasattr(part, "tocsr"):
-                    yield _shifted(np.asarray(part), rows[row], columns[column])
+                    yield _shifted(part, rows[row], columns[column])
                     continue
                 for entries in sparse_matrix(part.tocsr()).blocks():
                     yield Entries(entries.rows + rows[row], entries.columns + columns[column], entries.values)
 
 
-def _shifted(part: AnyArray, first_row: int, first_column: int) -> Entries:
-    """Return the entries of a dense block that are not zero, among them NaN."""
+def _shifted(block: Any, first_row: int, first_column: int) -> Entries:
+    """Return the entries of a dense block that are not zero, among them NaN; masked ones are refused."""
+    if np.ma.is_masked(block):
+        row, column = np.argwhere(np.ma.getmaskarray(block))[0].tolist()
+        raise InputError(
+            NAME,
+            "expected counts, found a masked one; X.filled(0) has none in its place",
+            f"row {first_row + row + 1}, column {first_column + column + 1}",
+        )
+    part = np.asarray(block)
     rows, columns = np.nonzero(part)
     return Entries(rows + first_row, columns + first_column, part[rows, columns])
 
@@ -117,7 +126,7 @@ class AnnotatedSource(MatrixSource):
     def __init__(self, source: AnnotatedData | str, options: ReadOptions) -> None:
         name, adata = (source, open_annotated(source, options)) if isinstance(source, str) else (NAME, source)
         try:
-            matrix, advice = _chosen(adata, options.layer, name)
+            matrix, advice = matrix_of(adata, options.layer, name)
             opened = readable(matrix, name)
         except (CollapsiumError, MemoryError):
             raise
@@ -126,6 +135,12 @@ class AnnotatedSource(MatrixSource):
             raise InputError(name, f"its matrix cannot be read ({reason_of(error)})") from None
         if options.transpose is not None:
             raise OptionError("applies only to mtx and npz; transpose the AnnData object itself (adata.T)", "transpose")
+        if options.vocabulary is not None:
+            raise OptionError(
+                "does not apply to AnnData, whose words are its var_names; select genes or peaks in the object itself "
+                "(adata[:, names])",
+                "vocabulary",
+            )
         names = [str(word) for word in adata.var_names]
         if len(set(names)) < len(names):
             raise InputError(
@@ -133,7 +148,7 @@ class AnnotatedSource(MatrixSource):
                 "adata.var_names_make_unique() tells them apart"
             )  # fmt: skip
         if options.id is not None:
-            ids = distinct_ids(name, [str(value) for value in _column(adata, options.id, "id", name)])
+            ids = distinct_ids(name, [str(value) for value in column_of(adata, options.id, "id", name)])
         else:
             advised = "; adata.obs_names_make_unique() tells them apart"
             ids = distinct_ids(name, [str(cell) for cell in adata.obs_names], advised)
@@ -155,7 +170,7 @@ class AnnotatedSource(MatrixSource):
         )
 
 
-def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, str]:
+def matrix_of(adata: AnnotatedData, layer: str | None, name: str = NAME) -> tuple[Any, str]:
     """Return the matrix of a layer, or X, and advice on other layers for errors."""
     layers = [str(key) for key in adata.layers]
     alternatives = [candidate for candidate in layers if candidate != layer]
@@ -170,7 +185,7 @@ def _chosen(adata: AnnotatedData, layer: str | None, name: str) -> tuple[Any, st
     return adata.layers[layer], advice
 
 
-def _column(adata: AnnotatedData, field: str, option: str, name: str) -> list[object]:
+def column_of(adata: AnnotatedData, field: str, option: str, name: str = NAME) -> list[object]:
     """Return a column of obs as Python values, None where they are missing."""
     columns = [str(column) for column in adata.obs.columns]
     if field not in columns:
@@ -194,7 +209,7 @@ def _extras_of(adata: AnnotatedData, options: ReadOptions, name: str) -> dict[st
             if field in fields.optional and field not in adata.obs.columns:
                 by_field[field] = [None] * len(adata.obs_names)
             else:
-                by_field[field] = _column(adata, field, option, name)
+                by_field[field] = column_of(adata, field, option, name)
     try:
         if fields.labels:
             rows = zip(*(by_field[field] for _, field in fields.labels), strict=True)
@@ -216,6 +231,24 @@ def _extras_of(adata: AnnotatedData, options: ReadOptions, name: str) -> dict[st
     return extras
 
 
+MOST_NESTED = 3  # Groups within each other in a frame or matrix: a frame has columns, which have categories and codes
+
+
+def expanded_size(path: str, root: Any, place: Any, depth: int = MOST_NESTED) -> int:
+    """Return the bytes of an array, or of all arrays in a group, in memory; parts in other files are refused.
+
+    HDF5 can name any file of this machine as a part of an untrusted one.
+    """
+    other = getattr(place, "file", None) != getattr(root, "file", None)
+    if other or getattr(place, "external", None) or getattr(place, "is_virtual", False):
+        raise InputError(path, "expected all arrays in this file, found one in another file; write it again as a whole")
+    if hasattr(place, "shape"):
+        return math.prod(place.shape or ()) * int(place.dtype.itemsize)
+    if not depth:
+        raise InputError(path, "expected frames and matrices, found groups deep within each other")
+    return sum(expanded_size(path, root, place[name], depth - 1) for name in place)
+
+
 NEEDED = "files of AnnData need the package anndata; pip install 'collapsium[anndata]'"
 
 
@@ -235,14 +268,22 @@ def open_annotated(path: str, options: ReadOptions) -> Any:
             import h5py
 
             group = h5py.File(folder.path if folder.local else open_input(path), "r")
-        obs, var = anndata.io.read_elem(group["obs"]), anndata.io.read_elem(group["var"])
+
+        def require_fitting(place: Any) -> None:
+            require_bounded(path, expanded_size(path, group, place), folder.size, options.max_decompressed)
+
+        def frame(name: str) -> Any:
+            require_fitting(group[name])
+            return anndata.io.read_elem(group[name])
 
         def matrix(place: Any) -> Any:
             if hasattr(place, "shape"):
+                expanded_size(path, group, place)  # Its blocks are read one after another, so any size fits.
                 return place
-            expanded = sum(place[name].shape[0] * place[name].dtype.itemsize for name in ("indices", "data"))
-            require_bounded(path, expanded, folder.size, options.max_decompressed)
+            require_fitting(place)
             return anndata.io.sparse_dataset(place)
+
+        obs, var = frame("obs"), frame("var")
 
         layers = dict.fromkeys(group.get("layers", ()))
         if options.layer in layers:

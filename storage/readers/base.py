@@ -218,6 +218,8 @@ def checked_words(path: str, names: list[str], options: ReadOptions) -> list[str
     if len(set(words)) < len(words):
         first: dict[str, str] = {}
         for name, word in zip(names, words, strict=True):
+            if first.get(word) == name:
+                raise InputError(path, f"the word {name!a} is given twice")
             if word in first:
                 raise InputError(
                     path,

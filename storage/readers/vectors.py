@@ -563,9 +563,11 @@ class TableFile:
         self._header = self._is_header(first, second, options)
         if options.header is None and not _named(first, options):
             guesses[Guess("header", HEADERS[not self._header], "header")] = None
-        self.guesses = tuple(guesses)
         self._width = len(first)
         self.layout = layout_of(options, first if self._header else (), self._width, path)
+        if options.id is None and (named_id := next((name for name in self.layout.names if name.lower() == "id"), "")):
+            guesses[Guess(f"column {named_id}", "one of the values", "id")] = None
+        self.guesses = tuple(guesses)
         self.fields = tuple(field for field, _ in self.layout.labels)
         text = {self.layout.id, *(place for _, place in self.layout.labels)}
         self._types = {str(n): pa.string() if n in text else pa.float64() for n in range(self._width)}

@@ -300,7 +300,7 @@ class Run:
     def record(self) -> JsonObject:
         """Read and check `run.json`."""
         if not self.folder.exists(RECORD):
-            raise AbsentError(f"{self.folder.url}: not a run, it has no {RECORD}")
+            raise AbsentError(f"{self.folder.url}: not a run, it has no {RECORD}; `fit` makes one")
         record = read_record(self.folder, RECORD, KIND, VERSION, oldest=2)
         check(RunRecord, record, f"{self.folder.url}/{RECORD}")
         return record

@@ -193,3 +193,37 @@ def test_objects_without_paths__are_refused_by_ingest_in_one_line(wrong, tmp_pat
     with pytest.raises(OptionError, match="sources: expected paths, found .*; `fit` takes texts in memory"):
         ingest(wrong, tmp_path / "corpus")
     assert not (tmp_path / "corpus").exists()
+
+
+def test_annotate__replaces_the_columns_of_an_earlier_model_with_more_topics(run):
+    adata = cells()
+    fit(adata, layer="counts", family="lda", topics=5, iterations=2).annotate(adata, obs=True)
+    Model(run).annotate(adata, obs=True)
+    assert [name for name in adata.obs.columns if "topic" in name] == ["topic_0", "topic_1", "topic_2", "topic"]
+
+
+@pytest.mark.parametrize(
+    ("reading", "message"),
+    [
+        ({"layer": "count"}, r"layer: AnnData has no layer 'count' \(did you mean 'counts'\?\)"),
+        ({"id": "batsh"}, "id: AnnData has no column 'batsh' of obs .*batch"),
+        ({"foo": 1}, "annotate: unknown option 'foo'"),
+    ],
+)
+def test_annotate__refuses_unknown_layers_columns_and_options_in_one_line(run, reading, message):
+    with pytest.raises(OptionError, match=message):
+        Model(run).annotate(cells(), **reading)
+
+
+def test_several_objects__become_one_corpus_in_their_order(tmp_path):
+    one = ingest(cells(), tmp_path / "one", layer="counts")
+    two = ingest([cells(slice(10)), cells(slice(10, 30))], tmp_path / "two", layer="counts")
+    assert (two.documents, two.tokens) == (one.documents, one.tokens)
+    assert [row.sha256 for row in two.shards] == [row.sha256 for row in one.shards]
+    with pytest.raises(CollapsiumError, match="expected distinct ids of documents, found 'CELL0-1' twice"):
+        ingest([cells(), cells()], tmp_path / "again", layer="counts")
+
+
+def test_a_vocabulary__is_refused_for_cells_whose_genes_have_names(tmp_path):
+    with pytest.raises(OptionError, match=r"vocabulary: does not apply to AnnData, whose words are its var_names"):
+        ingest(cells(), tmp_path / "c", layer="counts", vocabulary=GENES[:3])

@@ -282,6 +282,11 @@ class Rows(State):
         """Return the rows that score held-out tokens; families in which sweeps see other rows override this."""
         return self
 
+    @property
+    def mean_weights(self) -> Array | None:
+        """Mean weight of each word's tokens in the corpus, shape (words,); None if the fit does not weigh words."""
+        return None
+
 
 @dataclass(frozen=True)
 class LocalState(State):

@@ -191,6 +191,11 @@ class WeighedRows(Rows):
     word_weight: Annotated[Counts | None, numbers("word", low=MIN_WEIGHT)] = None
     word_mean: Annotated[Counts | None, numbers("word", low=MIN_WEIGHT)] = None
 
+    @property
+    def mean_weights(self) -> Counts | None:
+        """Mean weight of each word's tokens, if words have weights."""
+        return self.word_mean
+
 
 RowsT = TypeVar("RowsT", bound=WeighedRows)
 

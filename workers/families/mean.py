@@ -64,6 +64,11 @@ class MeanRows(Members, Rows):
         """Return the rows that score held-out tokens."""
         return type(self)(tuple(rows.counted() for rows in self.models))
 
+    @property
+    def mean_weights(self) -> Array | None:
+        """Mean weight of each word's tokens, which all members share."""
+        return self.models[0].mean_weights
+
 
 @dataclass(frozen=True)
 class MeanLocalState(Members, LocalState):
@@ -94,13 +99,13 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
         return self.models[0].design(global_state.models[0])
 
     def design_coefficients(self, global_state: MeanGlobalState) -> Floats | None:
-        """Return the mean coefficients, over the models that have a match for the topic."""
+        """Return the mean coefficients, over the models whose match for the topic has tokens."""
         parts = zip(self.models, global_state.models, strict=True)
         coefficients = [model.design_coefficients(state) for model, state in parts]
         known = [array for array in coefficients if array is not None]
         if len(known) < len(self.models):
             return None
-        total, matches = self._matched(known)
+        total, matches = self._matched(known, self._with_tokens(global_state))
         return total / np.maximum(matches, 1.0)
 
     def fold_in_kernels(self, global_state: MeanGlobalState) -> list[AnyKernel]:
@@ -139,10 +144,10 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
         return {"document_topic": local.document_topic}
 
     def probabilities(self, rows: MeanRows, global_state: MeanGlobalState) -> Arrays:
-        """Return the mean probabilities of words, over the models that have a match for the topic."""
+        """Return the mean probabilities of words, over the models whose match for the topic has tokens."""
         parts = zip(self.models, rows.models, global_state.models, strict=True)
         topics = (model.probabilities(member_rows, state)["word_topic"] for model, member_rows, state in parts)
-        total, matches = self._matched(topics)
+        total, matches = self._matched(topics, self._with_tokens(global_state))
         return {"word_topic": total / np.maximum(matches, 1.0)}
 
     def predict(
@@ -164,13 +169,7 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
 
     def describe(self, block: MeanRows, global_state: MeanGlobalState, count: int) -> Description:
         """Describe the topics by the means of the models' shares and probabilities, the largest first."""
-        shares = []
-        for model, rows, state in zip(self.models, block.models, global_state.models, strict=True):
-            described = model.describe(rows, state, 1)
-            share = np.zeros(max(int(described.ids.max(initial=-1)), int(self.columns.max())) + 1)
-            share[described.ids] = described.share
-            shares.append(share[np.newaxis])
-        total, _ = self._matched(shares)
+        total, _ = self._matched(self._shares(global_state))
         mean: Floats = total[0] / len(self.models)
         phi = self.probabilities(block, global_state)["word_topic"]
         order = np.argsort(-mean, kind="stable")
@@ -189,14 +188,38 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
         """Return B of the first model, whose family and options all models share."""
         return self.models[0].word_concentration(global_state.models[0])
 
-    def _matched(self, values: Iterable[npt.NDArray[np.floating[Any]]]) -> tuple[Floats, Floats]:
+    def _shares(self, global_state: MeanGlobalState) -> list[Floats]:
+        """Return the shares of the tokens of each model's topics, shape (1, topics)."""
+        shares = []
+        for model, state in zip(self.models, global_state.models, strict=True):
+            described = model.describe(model.blank_rows(0, 0, state), state, 1)
+            share = np.zeros(max(int(described.ids.max(initial=-1)), int(self.columns.max())) + 1)
+            share[described.ids] = described.share
+            shares.append(share[np.newaxis])
+        return shares
+
+    def _with_tokens(self, global_state: MeanGlobalState) -> npt.NDArray[np.bool_]:
+        """Return which models have tokens in their match for each topic, shape (models, topics).
+
+        Empty topics, whose words follow the prior, are matched so that proportions add up to one. Where no model has
+        tokens, all models count.
+        """
+        matches = [share[0, columns] for share, columns in zip(self._shares(global_state), self.columns, strict=True)]
+        some = (np.stack(matches) > 0.0) & (self.columns != ABSENT)
+        return np.asarray(some | ~some.any(axis=0))
+
+    def _matched(
+        self, values: Iterable[npt.NDArray[np.floating[Any]]], counted: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[Floats, Floats]:
         """Return the sums of the models' values in the columns of the mean, and how many models have each column.
 
-        Values are added model by model, so that only one model's values are in memory at a time.
+        Only models that are `counted` for a column are added. Values are added model by model, so that only one model's
+        values are in memory at a time.
         """
         total, matches = np.zeros((0, 0)), np.zeros(self.columns.shape[1])
         for number, member_values in enumerate(values):
-            places = np.flatnonzero(self.columns[number] != ABSENT)
+            known = self.columns[number] != ABSENT
+            places = np.flatnonzero(known if counted is None else known & counted[number])
             if self.columns[number].max(initial=ABSENT) >= member_values.shape[1]:
                 raise DamagedError(
                     f"member {number}",

@@ -7,7 +7,6 @@ only distinct runs, a small part of all. The first version of the word rule yiel
 from __future__ import annotations
 
 import functools
-import importlib
 import re
 import unicodedata
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.fields import clean
 from collapsium.storage.readers.texts.stopwords import stop_words
 from collapsium.workers.kernels.text import expand_runs, number_runs
+from collapsium.workers.options import import_named
 
 # 1 for each byte that words can contain: ASCII letters in lower case, digits, and bytes beyond ASCII
 _INSIDE = np.zeros(256, dtype=np.uint8)
@@ -143,8 +143,9 @@ def load_tokenizer(address: str) -> Callable[[str], object]:
     if not module or not name:
         raise OptionError(f"expected module:function, found {address!r}", "tokenizer")
     try:
-        function = functools.reduce(getattr, name.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError, ValueError) as error:
+        function = import_named(address)
+    # Importing a module of the user may raise anything.
+    except Exception as error:
         raise OptionError(f"{address!r} cannot be imported on the workers ({error})", "tokenizer") from None
     if not callable(function):
         raise OptionError(f"expected a function, found {type(function).__name__} at {address!r}", "tokenizer")

@@ -235,11 +235,14 @@ def log_likelihood(shard: Shard, topics: DirichletTopics, name: str, seed: int, 
     return logs
 
 
-def document_sums(predicted: Predicted) -> tuple[Floats, Floats]:
-    """Return the log probability of each document's scored tokens, in nats, and their number, shape (documents,)."""
+def document_sums(predicted: Predicted, members: int = 1) -> tuple[Floats, Floats]:
+    """Return the log probability of each document's scored tokens, in nats, and their number, shape (documents,).
+
+    With several members, `predicted` has the sums of their probabilities, whose means are scored.
+    """
     documents = predicted.offsets.size - 1
     owner = np.repeat(np.arange(documents), np.diff(predicted.offsets))
-    logs = np.bincount(owner, predicted.counts * special.log(predicted.probability), documents)
+    logs = np.bincount(owner, predicted.counts * special.log(predicted.probability / members), documents)
     return np.asarray(logs, np.float64), np.asarray(np.bincount(owner, predicted.counts, documents), np.float64)
 
 

@@ -34,13 +34,13 @@ PRESETS: Mapping[str, Mapping[str, object]] = {
 }
 # The purpose of each, for help
 PURPOSES: Mapping[str, str] = {
-    "defaults": "predicts words",
-    "clusters": "groups documents that are each about a single subject",
-    "short-texts": "is for documents of a few words",
+    "defaults": "to predict words",
+    "clusters": "to group documents that are each about a single subject",
+    "short-texts": "for documents of a few words",
 }
 PRESET_TEXT = "; ".join(
-    f"{name} {PURPOSES[name]} ({', '.join(f'`{option}` {value}' for option, value in options.items()) or 'no options'})"
-    for name, options in PRESETS.items()
+    f"{name}: {PURPOSES[name]} ({', '.join(f'`{option}` {value}' for option, value in chosen.items()) or 'no options'})"
+    for name, chosen in PRESETS.items()
 )
 SHORT = 30  # Tokens of a document, on average, below which short-texts predicts and groups documents better
 
@@ -50,7 +50,7 @@ Schedule = Literal["batch", "stochastic"]
 Keep = Literal["all", "best"]
 Combine = Literal["predictions", "consensus"]
 Grow = Literal["auto", "always", "never"]
-Tolerance = Annotated[float, Field(ge=0)] | Literal["auto"]
+Tolerance = Annotated[float, Field(ge=0, le=1e300)] | Literal["auto"]
 SCHEDULE, ENSEMBLES = "schedule", "ensembles"  # Headings in help
 # The tolerance by which `collapsium.pipeline.engine.loop` stops a run, and local sweeps that are suggested
 AUTO = "auto"
@@ -78,10 +78,11 @@ class Limits(Options):
     )
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
-        description="stop earlier, when the quantity named by `stop_on` changes by less than this fraction of itself "
-        "in an iteration; auto: when its mean over the last quarter of the iterations so far differs from its mean "
-        "over the quarter before by at most 5% (change of the counts), 0.25% (objective) or 0.05% (score), or by at "
-        "most one standard error (default: 0, never)",
+        description="stop earlier. A number T: when an iteration moves less than this share of the tokens between "
+        "topics, or changes the objective or the score (`stop_on`) by less than this share. auto: when the mean over "
+        "the last quarter of the iterations differs from the mean over the quarter before by at most 5% (of the share "
+        "of moved tokens; for samplers 0.25% of the objective) or 0.05% (of the score), or by at most one standard "
+        "error. Fits that choose their inverse temperature end in the last tenth of the iterations (default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
@@ -101,8 +102,8 @@ class Limits(Options):
         1,
         description="batch schedule: number of sweeps of each shard (a part of the corpus) before the shards exchange "
         "their counts. More than one saves traffic, but each sweep then improves the model a little less. auto: one "
-        "sweep; if the exchange takes longer than the sweep, the fit suggests, after its first iterations, the number "
-        "of sweeps that would take equally long",
+        "sweep; if the exchange takes longer than the sweep, a notice says after the first iterations how many sweeps "
+        "would take as long as the exchange",
     )
     schedule: Annotated[Schedule, Value(heading=SCHEDULE)] = Field(
         "batch",
@@ -111,9 +112,9 @@ class Limits(Options):
     )
     grow: Annotated[Grow, Value(heading=SCHEDULE)] = Field(
         "auto",
-        description="batch schedule: whether a fit that begins at random (`init`) sweeps only a sample of the "
-        "documents at first, an eighth or a quarter, and adds the others as topics form, which reaches the same score "
-        "with a quarter to a half of the work; auto: if the corpus is large enough",
+        description="batch schedule: begin at random on a sample of the documents, and add the others as topics form, "
+        "which reaches the same score with 25% to 50% of the work. auto: in large corpora, if the fit begins at random "
+        "(`init`)",
     )
     passes: Annotated[int, Value("N", heading=SCHEDULE)] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"

@@ -1,4 +1,4 @@
-"""Warm starts: fits that begin from the proportions and topics of another run, of any family.
+"""Warm starts: fits that begin from the proportions and topics of another run, of any family of topics over words.
 
 If that run is of the same family, unchanged shards begin from the local states of its last checkpoint, and learned
 hyperparameters retain their values.

@@ -38,7 +38,7 @@ from collapsium.pipeline.executors.schedulers import Scheduling
 from collapsium.pipeline.formatting import duration, number, percent, plain, shown_options, times
 from collapsium.pipeline.models.model import Model
 from collapsium.pipeline.models.registry import load_family
-from collapsium.pipeline.models.topics import Topic, held_by_few, topics
+from collapsium.pipeline.models.topics import Topic, held_by_few, topics, word_shares
 from collapsium.pipeline.monitoring.progress import shows
 from collapsium.pipeline.options import RankOptions, keywords
 from collapsium.pipeline.outputs import overwrites
@@ -328,12 +328,10 @@ def script_data(material: Material) -> JsonObject:
 
 def _overall(material: Material, words: Mapping[str, int]) -> list[float]:
     """Return the share of all tokens of each of the page's words, in the order of `words`."""
-    tokens = material.model.vocabulary.tokens
-    total = max(float(tokens.sum()), 1.0)
     by_name: dict[str, float] = {}
-    for word, count in zip(material.model.vocabulary.words, tokens.tolist(), strict=True):
+    for word, share in zip(material.model.vocabulary.words, word_shares(material.model).tolist(), strict=True):
         if (name := plain(word)) in words:
-            by_name[name] = by_name.get(name, 0.0) + count / total
+            by_name[name] = by_name.get(name, 0.0) + share
     return [_rounded(by_name.get(word, 0.0), 6) for word in words]
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from collapsium.pipeline.analysis.label_prediction import Tally, Value
 from collapsium.pipeline.formatting import plain, shortened
 from collapsium.pipeline.reporting.plots.style import COLOURS, MARKS, SALT, drawn, new_panels
-from collapsium.storage.runs.comparison import RANDOM
+from collapsium.workers.families.family import COMPUTED_STARTS, FILE_START, RANDOM_START
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 LINES = ("-", "--", ":", "-.")  # Line styles of a family, by the start of its fits
+# Starts without varied options, which labels of cells leave out
+INITIALISATIONS = (RANDOM_START, FILE_START, *COMPUTED_STARTS)
 # Panels of the picture: field, label, and the field of the standard error
 PANELS = (
     ("score", "held-out score (nats per token)", "document_error"),
@@ -85,9 +87,9 @@ def comparison_figure(rows: Sequence[Row], choice: int | None) -> Figure:
 
 
 def label_of(row: Row, *, topics: bool = True) -> str:
-    """Return the label of a cell: its family, K if `topics`, and its start unless it is random."""
+    """Return the label of a cell: its family, K if `topics`, and the options in which its family's cells differ."""
     count = f", K = {row['topics']}" if topics and row["topics"] is not None else ""
-    return str(row["family"]) + count + ("" if row["start"] == RANDOM else f", {row['start']}")
+    return str(row["family"]) + count + ("" if row["start"] in INITIALISATIONS else f", {row['start']}")
 
 
 def _topics_figure(rows: Sequence[Row], choice: int) -> Figure:

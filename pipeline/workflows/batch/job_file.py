@@ -32,6 +32,7 @@ from collapsium.pipeline.options import Options, Value, error_of, names_of
 from collapsium.storage.corpus.manifest import DOCUMENTS, VECTORS
 from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import InputError, MismatchError, OptionError, SettingError, suggestion
+from collapsium.storage.io.file import path_of
 from collapsium.storage.runs.members import CONSENSUS
 from collapsium.storage.units import parse_size
 from collapsium.workers.families import word_weights
@@ -110,7 +111,7 @@ class FitTable(EnsembleOptions, StartOptions, Limits):
         None,
         description=f"largest number of iterations of a warm-started fit (default: {WARM_SHARE:.0%} of `iterations`)",
     )
-    refit_growth: Annotated[float, Field(ge=0)] = Field(
+    refit_growth: Annotated[float, Field(ge=0, allow_inf_nan=True)] = Field(
         0.0,
         description="share by which the documents must have grown since the last fit before there is another; until "
         "then new documents are folded in with the published topics",
@@ -283,7 +284,7 @@ Table = TypeVar("Table", bound=BaseModel)
 
 def read_job(path: str | os.PathLike[str]) -> Job:
     """Read a job, and validate it as far as possible without its sources."""
-    file, tables = Path(path), read_toml(path)
+    file, tables = Path(path_of(path)), read_toml(path)
     # Refuses an option that is spelled in two ways.
     keys_of(path)
     try:

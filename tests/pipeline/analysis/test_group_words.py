@@ -34,6 +34,23 @@ def law_of(run):
     return next(int(row) for row in range(2) if "judge" in model.topics().loc[row, "words"])
 
 
+@pytest.mark.parametrize("weights", [None, "idf", "entropy"])
+def test_groups_without_differences__differ_in_few_words(tmp_path, weights):
+    generator, words = np.random.default_rng(3), [f"w{number:02d}x" for number in range(40)]
+    frequency = 1 / np.arange(1, 41)
+    texts = [" ".join(generator.choice(words, 15, p=frequency / frequency.sum())) for _ in range(600)]
+    sizes = ["small" if number % 60 == 0 else "large" for number in range(600)]
+    documents = enumerate(zip(texts, sizes, strict=True))
+    records = [json.dumps({"id": f"d{number}", "text": text, "size": size}) for number, (text, size) in documents]
+    (tmp_path / "texts.jsonl").write_text("\n".join(records))
+    how = {"labels": ["size"], "min_documents": 1, "max_document_share": 1.0}
+    ingest(tmp_path / "texts.jsonl", tmp_path / "corpus", **how)
+    options = {"family": "lda", "topics": 1, "weights": weights, "iterations": 2, "scheduler": "serial"}
+    fit(tmp_path / "corpus", tmp_path / "run", **options)
+    compared = words_by(tmp_path / "run", 0, "size", contrast=["small", "large"], scheduler="serial")
+    assert (np.abs(compared.z) > 2).mean() < 0.1
+
+
 def test_words_by__equals_a_loop_over_documents(run):
     topic = law_of(run)
     compared = words_by(run / "run", topic, "party", contrast=["L", "R"], scheduler="serial")

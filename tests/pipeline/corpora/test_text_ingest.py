@@ -409,6 +409,7 @@ def test_line_numbers__are_correct_in_later_blocks(tmp_path, monkeypatch):
         ("jsonl", {"phrase_count": 3}, "require `phrases`"),
         ("jsonl", {"stop_words": "klingon"}, "`stop_words` klingon: no such language"),
         ("jsonl", {"max_words": 0}, "max_words: expected 1 or more, found 0"),
+        ("jsonl", {"tokenizer": str.split}, "tokenizer: expected module:function, the name of a function"),
         ("jsonl", {"covariates": ["title"]}, "`covariates` title: is a reserved name"),
         ("jsonl", {"labels": ["a=x", "a=y"]}, "`labels` a: is given twice"),
         ("jsonl", {"index_base": 0}, "index_base: applies only to svmlight, found the format jsonl"),

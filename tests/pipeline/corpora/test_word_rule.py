@@ -150,3 +150,9 @@ def test_attachments__are_left_out_before_texts_are_cut_into_segments(tmp_path):
     (shard,) = [reference.load() for reference in Corpus(tmp_path / "c").references]
     assert np.asarray(shard.counts).sum() == 2
     assert read_history(Folder(tmp_path / "c")).report.segments == 2
+
+
+def test_words_that_are_given_twice__are_refused_as_such(tmp_path):
+    (tmp_path / "a.txt").write_text("aa bb")
+    with pytest.raises(InputError, match="vocabulary: the word 'aa' is given twice"):
+        ingest(tmp_path / "a.txt", tmp_path / "c", vocabulary=["aa", "bb", "aa"])

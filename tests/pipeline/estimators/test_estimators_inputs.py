@@ -202,6 +202,8 @@ def test_fit__fractions__are_rounded_on_request():
         ({"workers": 0}, "^workers: "),
         ({"shard_tokens": 0}, "^shard_tokens: "),
         ({"scheduler": "nowhere"}, "^scheduler: "),
+        ({"run": 3}, "expected a path, found int"),
+        ({"options": ["momentum"]}, "^options: expected a table of options, found list"),
     ],
 )
 def test_fit__invalid_parameters__are_named(parameters, message, counts):

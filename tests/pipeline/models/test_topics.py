@@ -86,6 +86,22 @@ def test_topics__are_ranked_over_the_complete_vocabulary(run, rank_by, monkeypat
     assert [topic.names for topic in topics(run, 5, rank_by=rank_by)] == expected
 
 
+@pytest.mark.parametrize(
+    ("family", "more"),
+    [
+        ("lda", {}),
+        ("lda", {"weights": "idf"}),
+        ("lda", {"weights": "log-tf-idf", "restarts": 2}),
+        ("vb-lda", {"weights": "entropy"}),
+    ],
+)
+def test_the_words_of_a_single_topic__are_as_typical_of_it_as_of_the_corpus(small, family, more, tmp_path):
+    fit(small[0], tmp_path / "run", family=family, topics=1, beta=0.001, iterations=2, scheduler="serial", **more)
+    [by_relevance] = topics(tmp_path / "run", 20, rank_by="relevance", rank_weight=0.5)
+    [by_probability] = topics(tmp_path / "run", 20)
+    assert [p for _, p in by_relevance.words] == pytest.approx([p for _, p in by_probability.words], rel=0.01)
+
+
 def test_the_command__ranks_like_the_function(run, capsys):
     assert main(["topics", str(run), "--rank-by", "frex", "--rank-weight", "0.9", "--words", "4", "--json"]) == 0
     printed = [[word["word"] for word in topic["words"]] for topic in json.loads(capsys.readouterr().out)]

@@ -1,12 +1,30 @@
 """Local paths are used literally, whatever characters they contain; URLs are opened by fsspec."""
 
+import inspect
 import os
 
 import fsspec
 import pytest
 
-from collapsium.pipeline import Corpus, Model, verify
-from collapsium.storage.errors import AbsentError, InputError, MissingError
+from collapsium.pipeline import (
+    Corpus,
+    Model,
+    append,
+    coherence,
+    edit,
+    examples,
+    explode,
+    export,
+    info,
+    plot,
+    report,
+    rollback,
+    shares_over,
+    topics,
+    verify,
+    versions,
+)
+from collapsium.storage.errors import AbsentError, InputError, MissingError, OptionError
 from collapsium.storage.io.file import File, locate
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.readers.base import open_input
@@ -93,3 +111,34 @@ def test_stores_that_cannot_be_opened__raise_one_collapsium_error(url, error, me
     for open_at in (Corpus, Model, File, verify):
         with pytest.raises(error, match=message):
             open_at(url)
+
+
+ON_PATHS = [
+    Corpus, Model, append, coherence, edit, examples, explode, export, info, plot, report, rollback,
+    shares_over, topics, verify, versions,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", ON_PATHS)
+@pytest.mark.parametrize("wrong", [None, 3, b"run", ["run", 1], object()])
+def test_values_that_are_no_path__are_refused_in_one_line(function, wrong):
+    required = [
+        parameter
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
+    ]
+    options = {edit: {"merge": [0, 1]}, export: {"to": "csv"}}.get(function, {})
+    with pytest.raises(OptionError, match=f"expected .*found {type(wrong).__name__}"):
+        function(wrong, *["nowhere.jsonl"] * (len(required) - 1), **options)
+
+
+@pytest.mark.parametrize("wrong", [3, b"page.html"])
+def test_files_that_are_no_path__are_refused_in_one_line(wrong):
+    with pytest.raises(OptionError, match=f"expected a path, found {type(wrong).__name__}"):
+        File(wrong)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, ["a.jsonl", 3], {"text": ["a"]}])
+def test_sources_that_are_no_paths__are_refused_in_one_line(small, wrong):
+    with pytest.raises(OptionError, match="expected paths, found"):
+        append(small[0], wrong)

@@ -270,6 +270,47 @@ def test_damaged_files__are_refused_in_one_line(tmp_path):
         ingest(tmp_path / "none.h5ad", tmp_path / "corpus")
 
 
+def linked(file, name, secret):
+    del file[name]
+    file[name] = h5py.ExternalLink(str(secret), "/X/data")
+
+
+def stored_elsewhere(file, name, secret):
+    shape, attributes = file[name].shape, dict(file[name].attrs)
+    del file[name]
+    file.create_dataset(name, shape, dtype="i1", external=[(str(secret), 0, int(np.prod(shape)))]).attrs.update(
+        attributes
+    )
+
+
+def virtual(file, name, secret):
+    layout = h5py.VirtualLayout(file[name].shape, "i8")
+    layout[:] = h5py.VirtualSource(str(secret), "X/data", shape=file[name].shape)
+    del file[name]
+    file.create_virtual_dataset(name, layout)
+
+
+@pytest.mark.parametrize("elsewhere", [linked, stored_elsewhere, virtual])
+@pytest.mark.parametrize("name", ["X/data", "X/indices"])
+def test_arrays_in_other_files__are_not_read(tmp_path, elsewhere, name):
+    secret = write_file(tmp_path / "secret.h5ad", COUNTS)
+    with h5py.File(write_file(tmp_path / "x.h5ad", COUNTS), "r+") as file:
+        elsewhere(file, name, secret)
+    with pytest.raises(InputError, match="expected all arrays in this file, found one in another file"):
+        ingest(tmp_path / "x.h5ad", tmp_path / "corpus")
+    assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize("name", ["obs/_index", "var/_index", "X/indptr", "X/data"])
+def test_arrays_that_expand_to_far_more_than_their_file__are_refused(tmp_path, name):
+    with h5py.File(write_file(tmp_path / "x.h5ad", COUNTS), "r+") as file:
+        dtype = file[name].dtype
+        del file[name]
+        file.create_dataset(name, (1 << 30,), dtype, chunks=(1 << 10,))
+    with pytest.raises(InputError, match="decompresses to more than 268 MB"):
+        ingest(tmp_path / "x.h5ad", tmp_path / "corpus")
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "uint32", "uint64", "int64", "float32"])
 def test_matrix_market__is_read_as_scipy_writes_any_type_of_counts(tmp_path, dtype):
     path = tmp_path / "counts.mtx"
@@ -292,6 +333,15 @@ def test_infinite_halves__are_no_counts():
     source = SimpleNamespace(X=values, layers={}, obs=frame, obs_names=frame.index, var_names=texts(["x", "y"]))
     with pytest.raises(InputError, match="row 1, column 2: expected a whole count of 0 or more, found inf"):
         list(AnnotatedSource(source, ReadOptions()).documents())
+
+
+def test_masked_counts__are_refused():
+    import anndata
+
+    counts = np.ma.masked_array([[1, 0], [2, 3]], mask=[[False, False], [False, True]])
+    adata = anndata.AnnData(counts, pd.DataFrame(index=["a", "b"]), pd.DataFrame(index=["x", "y"]))
+    with pytest.raises(InputError, match="row 2, column 2: expected counts, found a masked one"):
+        list(AnnotatedSource(adata, ReadOptions()).documents())
 
 
 def test_binarised_counts__may_be_fractional():

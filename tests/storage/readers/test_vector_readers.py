@@ -258,3 +258,11 @@ def test_the_command__reports_what_it_made(tmp_path, capsys):
     assert main(["ingest", path, str(tmp_path / "e"), "--format", "vectors", "--stop-words", "english"]) == 2
     assert "--stop-words: applies only to documents" in capsys.readouterr().err
     assert not (tmp_path / "e").exists()
+
+
+def test_a_column_of_ids__that_is_read_as_a_value_is_reported(tmp_path):
+    path = put(tmp_path, "x.csv", b"a,ID\n1,7\n2.5,8\n")
+    guess = ("column ID", "one of the values", "id")
+    for options, expected in ((ReadOptions(), True), (ReadOptions(id="ID"), False)):
+        found = open_vectors([path], options).guesses
+        assert (guess in [(each.what, each.value, each.option) for each in found]) is expected

@@ -1,3 +1,5 @@
+import sys
+
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -70,6 +72,14 @@ def test_words_of_a_slice_of_an_array__are_those_of_its_texts():
 def test_tokenizer__may_be_any_function():
     found = tokenize(pa.array(["b a b", "", "c"], pa.large_string()), "builtins:str.split")
     assert words_of(found) == [["b", "a", "b"], [], ["c"]]
+
+
+def test_tokenizer__may_lie_in_the_current_folder(tmp_path, monkeypatch):
+    (tmp_path / "letters_of.py").write_text("def split(text):\n    return list(text)\n")
+    monkeypatch.chdir(tmp_path)
+    before = [*sys.path]
+    assert words_of(tokenize(pa.array(["ab"], pa.large_string()), "letters_of:split")) == [["a", "b"]]
+    assert sys.path == before
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
     hold: int | None = Field(
         None,
         ge=0,
+        lt=1 << 31,
         description="number of first sweeps during which hyperparameters keep their initial values, because topics "
         "are still alike (default: 15 with order 0 and a random start, else 0)",
     )

@@ -184,6 +184,7 @@ class CollapsedOptions(SeededOptions):
     most_active: int | None = Field(
         None,
         ge=1,
+        lt=1 << 31,
         description="largest number of active topics of a document (default: in short documents all of up to 128 "
         "topics, fewer in long documents or with more topics; see 'Sparse responsibilities over active topics' in the "
         "documentation)",

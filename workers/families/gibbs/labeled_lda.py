@@ -474,10 +474,11 @@ class PartiallyLabeledLdaOptions(
 ):
     """Options of the family."""
 
-    topics_per_label: int = Field(2, ge=1, description="number of topics N of each label")
+    topics_per_label: int = Field(2, ge=1, le=MAX_TOPICS, description="number of topics N of each label")
     background: int | None = Field(
         None,
         ge=0,
+        le=MAX_TOPICS,
         description="number of topics that all documents share (default: the number of topics per label); with 0, "
         "documents without labels may use all topics",
     )

@@ -48,6 +48,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
     leaves: int | None = Field(
         None,
         ge=1,
+        lt=1 << 31,
         description="number of documents that the initial clusters start from, each of which becomes a leaf "
         "(default: half of the documents, at most 300 and four fifths of max_nodes, or half of it "
         "with initial_tree gradual)",
@@ -86,10 +87,11 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
     learn: tuple[Learned, ...] = Field(
         (), description="hyperparameters to learn: alpha, eta (with posterior dirichlet), gamma"
     )
-    document_sweeps: int = Field(1, ge=1, description="passes over a document in an iteration")
+    document_sweeps: int = Field(1, ge=1, lt=1 << 31, description="passes over a document in an iteration")
     new_paths: Annotated[int | None, Formerly("grow")] = Field(
         None,
         ge=0,
+        lt=1 << 31,
         description="number of documents in an iteration that may open a new path, drawn from their q(c) "
         "(default: 0, or 2 with initial_tree gradual)",
     )

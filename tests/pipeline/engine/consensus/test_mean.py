@@ -6,6 +6,8 @@ import shutil
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from collapsium.pipeline import (
     Corpus,
@@ -24,6 +26,7 @@ from collapsium.pipeline import (
 )
 from collapsium.pipeline.engine.consensus import ABSENT, all_columns, join
 from collapsium.pipeline.executors.base import SerialExecutor
+from collapsium.pipeline.models import topics as ranking
 from collapsium.storage.errors import DamagedError, MismatchError, OptionError
 from collapsium.storage.io.records import DIGEST, dump
 from collapsium.storage.runs.members import averaged_models, members_of
@@ -48,13 +51,13 @@ def aligned(run):
     return [(Model(run / "members" / member["folder"]), np.array(member["columns"])) for member in record["members"]]
 
 
-def mean_of(parts, width):
+def mean_of(parts, width, occupied=None):
     """Return the mean by the naive version: add the members' columns, and divide by the number of members that have
-    each."""
+    each, among their `occupied` topics if these are given."""
     total, having = np.zeros((len(parts[0][0]), width)), np.zeros(width)
-    for values, columns in parts:
+    for number, (values, columns) in enumerate(parts):
         for place, column in enumerate(columns):
-            if column != ABSENT:
+            if column != ABSENT and (occupied is None or column in occupied[number]):
                 total[:, place] += values[:, column]
                 having[place] += 1
     return total, having
@@ -77,10 +80,28 @@ def test_the_model_of_restarts__is_the_mean_of_its_members(small, tmp_path, fami
     assert model.document_topic.sum(axis=1) == pytest.approx(
         np.mean([m.document_topic.sum(axis=1) for m, _ in members], axis=0)
     )
-    words, having = mean_of([(member.topic_word.T, columns) for member, columns in members], width)
+    occupied = [set(ranking.occupied(member)) for member, _ in members]
+    words, having = mean_of([(member.topic_word.T, columns) for member, columns in members], width, occupied)
     found = [topic.id for topic in topics(tmp_path / "run")]
     assert model.topic_word[found] == pytest.approx((words / np.maximum(having, 1)).T[found], abs=1e-6)
     assert verify(tmp_path / "run").broken == []
+
+
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=5, deadline=None)
+def test_topics_of_some_members__have_the_mean_words_of_these(small, tmp_path_factory, seed):
+    place = tmp_path_factory.mktemp("mean") / "run"
+    options = {"family": "gibbs-hdp", "init_topics": 1, "iterations": 4, "scheduler": "serial"}
+    model = fit(small[0], place, restarts=3, seed=seed, **options)
+    members = aligned(place)
+    occupied = [set(ranking.occupied(member)) for member, _ in members]
+    for topic in ranking.occupied(model).tolist():
+        having = [
+            member.topic_word[columns[topic]]
+            for (member, columns), known in zip(members, occupied, strict=True)
+            if columns[topic] in known
+        ]
+        assert model.topic_word[topic] == pytest.approx(np.mean(having, axis=0), abs=1e-9)
 
 
 def test_new_documents__have_the_means_of_their_proportions_in_the_members(small, ensemble, tmp_path):

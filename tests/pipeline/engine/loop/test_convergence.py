@@ -6,8 +6,10 @@ import pytest
 from collapsium.pipeline import fit, resume
 from collapsium.pipeline.engine.loop import CHANGE, SCORE, Windows
 from collapsium.pipeline.engine.run import FALLEN_SCORES, fallen_score
+from collapsium.pipeline.engine.setup.limits import ITERATIONS
 from collapsium.storage.errors import OptionError
 from collapsium.storage.runs.run import Run
+from collapsium.workers.families.cvb import schedule
 from tests.conftest import simulated_rows, write_corpus
 from tests.fits import resumed
 
@@ -97,6 +99,16 @@ def test_a_tolerance_by_rule__ends_at_the_same_iteration_on_all_executors_and_af
     again = resumed(tmp_path / "run", scheduler="threads", workers=2)
     assert again.record.iterations == whole.record.iterations
     np.testing.assert_array_equal(again.rows(0).word_topic, whole.rows(0).word_topic)
+
+
+@pytest.mark.parametrize(("options", "explained"), [({}, True), ({"inverse_temperature": 1.0}, False)])
+def test_a_tolerance_that_cannot_end_a_fit_yet__is_explained(small, tmp_path, monkeypatch, options, explained):
+    monkeypatch.setattr(schedule, "MIN_SEARCH_TOKENS", 1.0)
+    events = []
+    fit(small[0], tmp_path / "run", family="lda", topics=3, tolerance=0.9, **options, sinks=[events.append])
+    notices = [event["text"] for event in events if event["event"] == "notice"]
+    assert any("does not end this fit" in text for text in notices) is explained
+    assert (events[-1]["iteration"] >= schedule.SEARCH_END * ITERATIONS) is explained
 
 
 def test_unknown_rules_for_a_tolerance__are_refused(small, tmp_path):

@@ -1,4 +1,5 @@
 import contextlib
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -6,8 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from collapsium import pipeline
 from collapsium.pipeline import fit
+from collapsium.pipeline.corpora.options import IngestOptions
 from collapsium.pipeline.engine.loop import minibatches
 from collapsium.pipeline.engine.setup.limits import Limits, read_config
 from collapsium.pipeline.models.registry import (
@@ -17,9 +21,10 @@ from collapsium.pipeline.models.registry import (
     make_options,
     recorded_options,
 )
-from collapsium.pipeline.options import parse_setting, python_value
+from collapsium.pipeline.options import kinds_of, parse_setting, python_value
 from collapsium.storage.errors import AbsentError, InputError, OptionError
 from collapsium.workers.arrays.random_streams import Stream
+from collapsium.workers.families.family import FamilyOptions
 
 
 @pytest.mark.parametrize(
@@ -321,3 +326,36 @@ def test_local_sweeps_auto__sweeps_once():
     assert [Limits(local_sweeps=value).sweeps_per_exchange for value in (1, 3, "auto")] == [1, 3, 1]
     with pytest.raises(OptionError, match="expected a whole number of 1 or more, or auto"):
         Limits(local_sweeps="several")
+
+
+SIZES = ("max_decompressed",)  # Not recorded
+MAY_BE_INFINITE = {"cluster_timeout", "words_over strength"}  # Nothing times out, or changes
+
+
+def all_numbers():
+    """Return the models and names of all options that are numbers, of functions and of families."""
+    functions = {name: getattr(getattr(pipeline, name), "option_models", ()) for name in pipeline.__all__}
+    models = {model: function for function, models in functions.items() for model in models}
+    models |= {load_family(name).Options: name for name in family_names()}
+    return [
+        pytest.param(model, name, id=f"{owner} {name}")
+        for model, owner in models.items()
+        for name, field in model.model_fields.items()
+        if {int, float} & set(kinds_of(field.annotation))
+    ]
+
+
+@pytest.mark.parametrize(("model", "name"), all_numbers())
+def test_numbers__that_no_record_can_hold_are_refused_by_name(model, name, request):
+    fields, may_be_infinite = model.model_fields.items(), any(option in request.node.name for option in MAY_BE_INFINITE)
+    required = {field: "3" if declared.annotation is str else 3 for field, declared in fields if declared.is_required()}
+    recorded = issubclass(model, (IngestOptions, FamilyOptions)) and float not in kinds_of(
+        model.model_fields[name].annotation
+    )
+    for value in (math.nan, math.inf, -math.inf, *((1 << 70,) if recorded and name not in SIZES else ())):
+        if value == math.inf and may_be_infinite:
+            assert getattr(model(**required, **{name: value}), name) == value
+            continue
+        with pytest.raises((OptionError, ValidationError)) as refused:
+            model(**{**required, name: value})
+        assert name in str(refused.value)

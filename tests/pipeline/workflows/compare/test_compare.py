@@ -12,6 +12,7 @@ import pytest
 from collapsium.pipeline import compare, evaluate, fit, topics
 from collapsium.pipeline.analysis.metrics.topic_words import coherence
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.reporting.plots.comparison import label_of
 from collapsium.storage.runs.members import member_seed
 from collapsium.storage.runs.run import Run
 
@@ -95,6 +96,14 @@ def test_families_that_find_their_topics__are_reported_with_the_number_found(sma
     assert all(1 <= row["topics_99"] <= 20 for row in found.rows)
 
 
+@pytest.mark.parametrize(("init", "starts"), [(None, ["quick-clusters", "random"]), ("documents", ["documents"])])
+def test_the_start__is_the_initialisation_of_the_fits(small, tmp_path, init, starts):
+    options = {"families": ("lda", "gibbs-lda")[: len(starts)], "topics": (2,), "restarts": 1, "iterations": 2}
+    found = compare(small[0], tmp_path / "out", heldout=small[1], init=init, **options)
+    assert [row["start"] for row in found.rows] == starts
+    assert [label_of(row) for row in found.rows] == [f"{family}, K = 2" for family in options["families"]]
+
+
 def test_texts__describe_the_comparison(small, compared):
     text = (Path(compared.folder) / "table.md").read_text()
     assert f"Corpus: {small[0]}, 60 documents, 30 words; fitted to" in text
@@ -129,7 +138,7 @@ def test_the_command__prints_the_table_and_says_how_to_continue(small, tmp_path,
     assert f"'{tmp_path}/out dir' --heldout" in err
     assert main(words) == 0
     out, err = capsys.readouterr()
-    assert "| lda | random | 2 | 2 | 3 |" in out
+    assert "| lda | quick-clusters | 2 | 2 | 3 |" in out
     assert "lda-3: " in err
     assert "(2 of 2 done)" in err
     assert main([*words, "--json", "--quiet"]) == 0

@@ -52,6 +52,20 @@ def test_the_note__gives_the_number_that_hdp_finds_or_that_it_finds_none():
     assert recommended([row(10), row(20, 0.0), {**hdp, "remark": "none was found"}]).reference == "hdp: none was found."
 
 
+def test_the_note__is_about_no_other_family_than_hdp():
+    vb = {"family": "vb-lda", "cell": "vb-lda-20", "topics": 20, "topics_99": 18.0, "remark": None}
+    assert recommended([row(10), row(20, 0.0), vb]).reference == ""
+
+
+@pytest.mark.parametrize("samples", [{}, {"samples": 2, "sample_every": 1}])
+def test_gains__are_the_differences_of_the_scores(samples):
+    compared = compare(texts(60), over="topics", families=("gibbs-lda",), **samples, **{**QUICK, "topics": (2, 3, 8)})
+    few, more, many = compared.rows[:3]
+    for last, following in ((few, more), (more, many)):
+        difference = following["score"] - last["score"]
+        assert following["gain"] * np.log2(following["topics"] / last["topics"]) == pytest.approx(difference)
+
+
 def test_errors__equal_those_of_a_mean_over_documents_of_equal_length():
     logs = np.random.default_rng(1).normal(-8, 1, 400) * 5
     score, error = mean_per_token(logs, np.full(400, 5.0))
@@ -104,6 +118,8 @@ def test_a_comparison_without_families__compares_numbers_of_topics():
     [
         ({"families": ("ncrp",), "init": "clusters"}, "starts only at random"),
         ({"topics": (2,), "preset": "cluster"}, "did you mean 'clusters'"),
+        ({"topics": (2, 4), "vary": {"*": {"alpha": [0.1, 0.5]}}}, "one value of each option, found 2 of alpha"),
+        ({"over": "topics", "families": ("lda", "gibbs-hdp")}, "gibbs-hdp takes no number of topics"),
     ],
 )
 def test_conflicting_options__are_refused(tmp_path, options, message):
