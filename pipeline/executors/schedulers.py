@@ -210,8 +210,9 @@ class MemoryOptions(Options):
     memory: Annotated[str | int | None, Value("SIZE", unit="bytes")] = Field(
         None,
         description="memory limit of each worker process, such as 750MB or 1.5GB; with threads or a local cluster "
-        "there is one. What the fit stores for each shard (its local states) is spilled to disk where memory does not "
-        "suffice (default: the free memory of the machine or container, or the limit of the cluster's workers)",
+        "there is one process. What the fit stores for each shard (its local states) is spilled to disk where memory "
+        "does not suffice (default: the free memory of the machine or container, or the limit of the cluster's "
+        "workers)",
     )
     scratch: Annotated[Location | None, Value("FOLDER")] = Field(
         None, description="folder for spill files, on each machine (default: the system's temporary folder)"

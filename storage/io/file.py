@@ -140,6 +140,19 @@ def _located(url: str) -> tuple[AbstractFileSystem, str]:
     return fs, str(path)
 
 
+def is_there(fs: AbstractFileSystem, path: str) -> bool:
+    """Return True if a file or folder exists.
+
+    `exists` of fsspec's local files catches all exceptions: an interrupt is lost, and the file seems to be absent.
+    """
+    from fsspec.implementations import local as local_files
+
+    if isinstance(fs, local_files.LocalFileSystem):
+        # False, and not an error, for a file in a folder that may not be searched.
+        return os.path.exists(path)  # noqa: PTH110
+    return bool(fs.exists(path))
+
+
 class File:
     """A single file at any fsspec URL, to be written."""
 
@@ -152,7 +165,7 @@ class File:
 
     def exists(self) -> bool:
         """Return True if the file exists."""
-        return with_retries(self._path, lambda: bool(self._fs.exists(self._path)))
+        return with_retries(self._path, lambda: is_there(self._fs, self._path))
 
     def remove(self) -> None:
         """Remove the file if it exists."""

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Protocol, TypeVar, cast
 
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError, OccupiedError, StoreError
 from collapsium.storage.io import atomic
-from collapsium.storage.io.file import locate, path_of, require_place, with_retries
+from collapsium.storage.io.file import is_there, locate, path_of, require_place, with_retries
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -138,7 +138,7 @@ class Folder:
         """Return True if the folder, or the file or folder `name` in it, exists."""
         path = self._at(name) if name else self.path
         self._refresh()
-        return self._do(name, lambda: bool(self._fs.exists(path)))
+        return self._do(name, lambda: is_there(self._fs, path))
 
     def _refresh(self) -> None:
         """Drop cached listings, because other processes write to the same store."""

@@ -82,7 +82,8 @@ class Limits(Options):
         "topics, or changes the objective or the score (`stop_on`) by less than this share. auto: when the mean over "
         "the last quarter of the iterations differs from the mean over the quarter before by at most 5% (of the share "
         "of moved tokens; for samplers 0.25% of the objective) or 0.05% (of the score), or by at most one standard "
-        "error. Fits that choose their inverse temperature end in the last tenth of the iterations (default: 0, never)",
+        "error. Fits that choose their inverse temperature cannot end before the last tenth of the iterations "
+        "(default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
@@ -202,8 +203,8 @@ class StartOptions(Options):
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
         description="initial topic proportions of each document; the default rarely needs to be changed. "
-        "quick-clusters: the document's words in clusters of words or, if documents are short, its nearest clusters "
-        "of documents; clusters: the one cluster nearest to its words, to group short documents; "
+        "quick-clusters: the shares of clusters of words in the document or, if documents are short, its nearest "
+        "clusters of documents; clusters: the single cluster nearest to its words, to group short documents; "
         "documents: the component of the document in a mixture with one topic per document; tree: like documents, "
         "with a root topic for common words; random; or a Parquet file of proportions, as `collapsium infer` writes "
         "it (default: quick-clusters with lda and hdp, but random with seed words, dense responsibilities, the "

@@ -17,7 +17,7 @@ from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.manifest import MANIFEST, VECTORS
 from collapsium.storage.data_types import Json
 from collapsium.storage.errors import AbsentError
-from collapsium.storage.io.file import locate
+from collapsium.storage.io.file import is_there, locate
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Count, Digest, Number, check, digest_of, dump, read_record
 from collapsium.storage.runs.published import Versions
@@ -155,7 +155,7 @@ def find_sources(
     sources: Sources = {}
     for pattern in patterns:
         fs, path = locate(pattern)
-        exists = fs.exists(path)
+        exists = is_there(fs, path)
         wild = not exists and any(sign in pattern for sign in "*?[")
         names = sorted(fs.glob(path)) if wild else [path]
         if not wild and not exists:

@@ -19,7 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from collapsium.storage.data_types import is_annotated
 from collapsium.storage.errors import AbsentError, InputError, OptionError
-from collapsium.storage.io.file import is_url, locate, with_retries
+from collapsium.storage.io.file import is_there, is_url, locate, with_retries
 from collapsium.storage.readers.base import may_be_cut
 from collapsium.storage.readers.read_options import ReadOptions
 from collapsium.storage.readers.texts.fields import DAY_FIRST, MONTH_FIRST, Fields, require_columns
@@ -87,7 +87,7 @@ def _files_of(source: str, number: int) -> tuple[list[Span], list[str], bool]:
     fs, path = locate(source)
     if not isinstance(fs, LocalFileSystem):
         fs.invalidate_cache()
-    exists = with_retries(source, lambda: bool(fs.exists(path)))
+    exists = with_retries(source, lambda: is_there(fs, path))
     if exists and not with_retries(source, lambda: bool(fs.isdir(path))):
         size = with_retries(source, lambda: fs.size(path))
         return [Span(source, called, int(size or 0), number, constants=_constants(source))], [], False

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from collapsium.pipeline import Model, fit, resume, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.errors import AbsentError, CollapsiumError, DamagedError
+from collapsium.storage.io.file import File
 from collapsium.storage.io.folder import Folder, recorded_url
 from collapsium.storage.io.records import dump
 from collapsium.storage.runs.checkpoint import Checkpoints
@@ -147,3 +148,14 @@ def test_a_recorded_name_with_two_colons__is_a_local_folder(run, monkeypatch):
     monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("a connection was tried"))
     with pytest.raises(AbsentError, match="reference::"):
         resume(run, iterations=4)
+
+
+def test_an_interrupt_while_a_file_is_looked_for__is_not_lost(tmp_path, monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.lstat", interrupted)
+    monkeypatch.setattr("os.stat", interrupted)
+    for place in (Folder(tmp_path), File(tmp_path / "file")):
+        with pytest.raises(KeyboardInterrupt):
+            place.exists()
