@@ -196,3 +196,14 @@ def suggestion(name: str, known: Iterable[str], limit: int = 1) -> str:
     alike = {known: difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio() for known in names}
     nearest = sorted(sorted(names, key=lambda spelling: -alike[spelling])[:MAX_NAMES])
     return near(name, names, limit) or f" (nearest: {', '.join(nearest)} and {len(names) - MAX_NAMES} more)"
+
+
+def interrupt_behind(error: BaseException) -> BaseException:
+    """Return the interrupt during whose handling an error of the system or a library was raised, or else the error.
+
+    For example, `shutil.rmtree` closes a folder for a second time if an interrupt comes right after the first.
+    """
+    behind = error
+    while behind.__context__ is not None and not isinstance(behind, (KeyboardInterrupt, CollapsiumError, MemoryError)):
+        behind = behind.__context__
+    return behind if isinstance(behind, KeyboardInterrupt) else error

@@ -53,7 +53,15 @@ from collapsium.pipeline.options import (
     spelled_flag,
     value_of,
 )
-from collapsium.storage.errors import CapacityError, CollapsiumError, OptionError, TakenOverError, flag_of, suggestion
+from collapsium.storage.errors import (
+    CapacityError,
+    CollapsiumError,
+    OptionError,
+    TakenOverError,
+    flag_of,
+    interrupt_behind,
+    suggestion,
+)
 from collapsium.workers.options import (
     FORMER_FUNCTIONS,
     Accepts,
@@ -434,8 +442,9 @@ def _run(argv: Sequence[str] | None) -> int:
     except Exception as error:
         if debug:
             raise
-        if _interrupts and not isinstance(error, CollapsiumError | OSError | MemoryError):
-            # A library was interrupted and raised a different error.
+        other = not isinstance(error, CollapsiumError | OSError | MemoryError)
+        if _interrupts and (other or isinstance(interrupt_behind(error), KeyboardInterrupt)):
+            # The system or a library was interrupted and raised a different error.
             return _interrupt(form)
         text, table = _explained(error), ""
         if isinstance(error, CapacityError):

@@ -44,6 +44,7 @@ from collapsium.storage.errors import (
     NotFiniteError,
     OptionError,
     TakenOverError,
+    interrupt_behind,
 )
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.runs.members import member_seed, members_of, restarts_in
@@ -411,7 +412,8 @@ class ActiveRun:
         if isinstance(error, TakenOverError):
             # The process that has taken the run over reports it.
             return
-        interrupted = isinstance(error, KeyboardInterrupt) and not isinstance(error, HaltedError)
+        behind = interrupt_behind(error)
+        interrupted = isinstance(behind, KeyboardInterrupt) and not isinstance(behind, HaltedError)
         reason = "interrupt" if interrupted else "error"
         log, elapsed = self._log, self._elapsed
         # Frames hold pending sweeps, after which the checkpoint would come.

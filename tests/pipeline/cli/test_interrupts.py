@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from collapsium.pipeline import verify
+from collapsium import pipeline
+from collapsium.pipeline import fit, verify
+from collapsium.pipeline.cli import main as cli
 from collapsium.pipeline.cli.main import main
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.runs.run import Run
@@ -237,3 +239,23 @@ sys.exit(start())
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (done.returncode, done.stderr) == (130, "collapsium: interrupted\n")
+
+
+def interrupted_twice_closed(event=None):
+    """Be interrupted as `shutil.rmtree` can be, which then closes a folder for a second time."""
+    if event is None or (event["event"], event.get("iteration")) == ("iteration", 2):
+        cli._interrupts.append(time.monotonic())
+        try:
+            raise KeyboardInterrupt
+        finally:
+            os.close(-1)
+
+
+def test_an_error_in_place_of_an_interrupt__is_reported_as_the_interrupt(small, tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        fit(small[0], run, family="lda", topics=3, scheduler="serial", sinks=[interrupted_twice_closed])
+    assert Run(run).events()[-1]["reason"] == "interrupt"
+    monkeypatch.setattr(pipeline, "info", lambda *paths, **options: interrupted_twice_closed())
+    assert main(["info", str(run)]) == 130
+    assert capsys.readouterr().err.endswith("collapsium: interrupted\n")
