@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import operator
+import queue
 import sys
 import threading
 import weakref
@@ -370,6 +371,24 @@ def interrupting(number):
 
 
 def test_an_interrupted_executor__can_be_used_further(opened, monkeypatch):
+    """Ctrl-C interrupts the waiting thread, but the same executor must still save the model of the last iteration."""
+    executor, gate, interrupts = opened(1), threading.Event(), [KeyboardInterrupt]
+
+    class Waiting(queue.SimpleQueue):
+        def get(self, *args, **options):
+            if interrupts:
+                raise interrupts.pop()
+            return super().get(*args, **options)
+
+    running = executor.submit(gate.wait, PATIENCE)
+    monkeypatch.setattr(queue, "SimpleQueue", Waiting)
+    with pytest.raises(KeyboardInterrupt):
+        executor.collect([running])
+    gate.set()
+    assert executor.collect([running, executor.submit(operator.neg, 2)]) == [True, -2]
+
+
+def test_an_executor_that_is_interrupted_at_any_point__can_be_used_further(opened, monkeypatch):
     """Ctrl-C may come at any point of the main thread, but the same executor still saves the last iteration and ends."""
     # Python ignores an interrupt in a generator that is dropped; the command repeats that one.
     monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)
