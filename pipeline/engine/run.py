@@ -404,6 +404,8 @@ class ActiveRun:
         try:
             if warm is not None:
                 inherit_names(Model(self._target.model.url), Model(warm.url))
+        except TakenOverError:
+            raise
         except CollapsiumError as error:
             self._log.notice(f"the names of the topics were not carried over: {error}")
 

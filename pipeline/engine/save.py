@@ -14,7 +14,7 @@ from collapsium.pipeline.models.topics import occupied, same_topics
 from collapsium.storage.building.ingest_record import inherit_history
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.lineage import lineage_of
-from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, DamagedError, StoreError
+from collapsium.storage.errors import AbsentError, ClusterError, CollapsiumError, DamagedError, LockedError, StoreError
 from collapsium.storage.io.folder import Folder, replaced
 from collapsium.storage.runs.model import RECORD, ModelRecord, ModelWriter, Processor, ShardDocuments, read_model_record
 from collapsium.storage.runs.summary import write_summary
@@ -170,11 +170,12 @@ def save_summary(folder: Folder, corpus: Corpus, executor: Executor, notice: Cal
     """Write the summary of a model's documents, or report why there is none; return true if it was written.
 
     An error in a summary never costs the model, as the titles, dates and labels of which it is made take no part in a
-    fit. After lost work or a failure of the store, the fit continues from its last checkpoint.
+    fit. After lost work or a failure of the store, the fit continues from its last checkpoint; a
+    process whose run another one has taken over ends.
     """
     try:
         write_summary(folder, summary_of(Model(folder.url), corpus, executor))
-    except (ClusterError, StoreError):
+    except (ClusterError, LockedError, StoreError):
         raise
     except CollapsiumError as error:
         notice(f"the model has no summary of its documents: {error}")

@@ -6,14 +6,17 @@ import shutil
 import numpy as np
 import pytest
 
-from collapsium.pipeline import Corpus, Model, fit, verify
+from collapsium.pipeline import Corpus, Model, fit, resume, verify
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.engine import summary
 from collapsium.pipeline.engine.summary import summary_of
 from collapsium.pipeline.executors.open import open_executor
 from collapsium.pipeline.models.registry import load_family
-from collapsium.storage.errors import AbsentError, DamagedError, MismatchError
+from collapsium.storage.errors import AbsentError, DamagedError, MismatchError, TakenOverError
 from collapsium.storage.io.records import dump
+from collapsium.storage.io.run_lock import RunLock, file_of
+from collapsium.storage.runs.members import mean_folder
+from collapsium.storage.runs.run import Run
 from collapsium.storage.runs.summary import RECORD, read_summary
 
 
@@ -73,6 +76,27 @@ def test_a_fit_whose_summary_cannot_be_computed__keeps_its_model(small, tmp_path
     assert any("no summary of its documents: the corpus is gone" in event.get("text", "") for event in events)
     assert events[-1]["event"] == "end"
     assert not verify(tmp_path / "run").broken
+
+
+def test_models_matched_again_whose_lock_is_lost_during_the_last_write__are_not_finished(small, tmp_path, monkeypatch):
+    run = f"memory://{tmp_path}/run"
+    fit(small[0], run, family="lda", topics=3, iterations=2, seed=4, restarts=2, scheduler="serial")
+    mean_folder(Run(run)).remove()
+
+    def summary_after_takeover(*args):
+        made = summary_of(*args)
+        successor = RunLock(Run(run).lock._folder)
+        successor.generation = 9
+        successor._folder.write(file_of(9), dump(successor._record()))
+        return made
+
+    with monkeypatch.context() as patched, pytest.raises(TakenOverError):
+        patched.setattr("collapsium.pipeline.engine.save.summary_of", summary_after_takeover)
+        resume(run)
+    Run(run).lock._folder.remove()
+    resume(run)
+    mean = Model(mean_folder(Run(run)).url)
+    assert read_summary(mean.folder, mean.record) is not None
 
 
 @pytest.mark.parametrize("share", [np.nan, np.inf, -1.0])
