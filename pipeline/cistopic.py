@@ -270,7 +270,7 @@ def _likelihood_of(model: models.Model, phi: Floats, theta: Floats, assigned: Fl
     """Return the log likelihood of the expected counts of `lda`; NaN for models with other priors."""
     if model.record.family != "lda":
         return float("nan")
-    hyperparameters = model.figures()
+    hyperparameters = model.metrics()
     alpha, concentration = hyperparameters["alpha"], hyperparameters["beta"]
     beta = concentration / phi.shape[1]
     words = np.maximum(phi * (assigned[:, np.newaxis] + concentration) - beta, 0.0)

@@ -176,11 +176,11 @@ class Model:
         texts += [f"{documents:,} documents"] if documents else []
         texts += [f"{record.vocabulary.words:,} words", f"{record.iterations:,} iterations"]
         options = [(name, str(value)) for name, value in record.options.items() if value is not None]
-        figures = [(name, float(value)) for name, value in model.figures().items()]
+        metrics = [(name, float(value)) for name, value in model.metrics().items()]
         first, rest = rows[:SHOWN_TOPICS], rows[SHOWN_TOPICS:]
         parts = [html.table(columns, first)]
         parts += [html.details(f"{len(rest):,} more topics", html.table(columns, rest))] if rest else []
-        folded = html.facts([("folder", model.location), *options, *figures])
+        folded = html.facts([("folder", model.location), *options, *metrics])
         return html.block(", ".join(texts), *parts, html.details("options and hyperparameters", folded))
 
     # Topics

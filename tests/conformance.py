@@ -279,9 +279,9 @@ class Conformance:
 
     def test_objective__is_finite_and_never_falls_if_it_is_a_bound(self, small, options, references):
         _, history = references.states(self.family, options, small)
-        values = [progress.figures["objective"] for _, progress in history if "objective" in progress.figures]
+        values = [progress.metrics["objective"] for _, progress in history if "objective" in progress.metrics]
         assert all(math.isfinite(value) for value in values)
-        assert all(math.isfinite(value) for _, progress in history for value in progress.figures.values())
+        assert all(math.isfinite(value) for _, progress in history for value in progress.metrics.values())
         if options in self.ascends:
             assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values, values[1:], strict=False))
 

@@ -141,7 +141,7 @@ class Means(Family):
     def objective(self, global_state, delta):
         return {"objective": -delta.number("left")}
 
-    def figures(self, global_state):
+    def metrics(self, global_state):
         return {"seen": global_state.documents}
 
     def describe(self, block, global_state, count):

@@ -68,7 +68,7 @@ class Responsibilities(Conformance):
         for shard, swept in zip(problem.shards, states_[-1].swept, strict=True):
             weight = pair_weights(problem.config, rows, shard.value).sum()
             assert math.isclose(swept.value.local.document_topic.sum(dtype=np.float64), weight, rel_tol=1e-5)
-        assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
+        assert all(math.isfinite(value) for _, progress in found for value in progress.metrics.values())
 
     def test_steps__do_not_depend_on_the_location_of_states_and_blocks(self, five_shards, steps, tmp_path):
         """States may be in scratch files, the vocabulary may be divided into blocks, and work may be lost and

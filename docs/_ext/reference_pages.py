@@ -182,12 +182,12 @@ def metrics() -> str:
 def topic_metrics() -> str:
     """Return a table of the metrics of topics with their definitions and sources."""
     lines = ["| metric | definition | source |", "| --- | --- | --- |"]
-    figures: dict[str, Any] = {"documents": "D", "texts": "D", "labelled": "documents with words and one label"}
-    figures |= {"classified": "by cross-validation or on unseen documents", "sampled": "a sample of documents"}
-    figures |= {"completion": "document completion", **EFFORT}
+    placeholders: dict[str, Any] = {"documents": "D", "texts": "D", "labelled": "documents with words and one label"}
+    placeholders |= {"classified": "by cross-validation or on unseen documents", "sampled": "a sample of documents"}
+    placeholders |= {"completion": "document completion", **EFFORT}
     for metric in METRICS.values():
         definition = re.sub(r"\{(\w+)(:,)?\}", r"{\1}", metric.definition)
-        definition = definition.format(words=metric.words, size=WINDOWS.get(metric.name), **figures)
+        definition = definition.format(words=metric.words, size=WINDOWS.get(metric.name), **placeholders)
         lines.append(f"| `{metric.name}` | {plain(definition)} | {plain(metric.source)} |")
     return "\n".join(lines) + "\n"
 

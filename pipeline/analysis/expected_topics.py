@@ -240,11 +240,11 @@ def write_weights(table: LabelTopics, out: str | os.PathLike[str], *, overwrite:
     with scratch_folder() as place:
         part = Path(place) / "weights.csv"
         with part.open("w", encoding="utf-8", errors="replace", newline="") as sink:
-            figures = {"weight": table.weights} | ({} if table.expected is None else {"expected": table.expected})
-            rows = CsvRows(sink, ["label", "documents", "topic", "share", *figures, "words"])
+            tables = {"weight": table.weights} | ({} if table.expected is None else {"expected": table.expected})
+            rows = CsvRows(sink, ["label", "documents", "topic", "share", *tables, "words"])
             for row, (title, count) in enumerate(zip(table.titles, table.documents, strict=True)):
                 for column, topic in enumerate(table.topics):
-                    values = [float(table[row, column]) for table in figures.values()]
+                    values = [float(table[row, column]) for table in tables.values()]
                     rows.writerow(
                         [title, count, topic.id, topic.share, *values, rows.text(" ".join(topic.names[:WORDS]))]
                     )

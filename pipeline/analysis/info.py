@@ -135,6 +135,6 @@ def _model(model: model.Model) -> JsonObject:
         "iterations": record.iterations,
         "documents": sum(shard.documents for shard in record.shards),
         "words": record.vocabulary.words,
-        "figures": model.figures(),
+        "figures": model.metrics(),
         **({} if remark is None else {"remark": remark}),
     }

@@ -233,8 +233,8 @@ def _compare_words(
         print(f"  {'log-odds':>9} {'se':>8} {'z':>7} {'tokens':>9}  word")
         for row in rows:
             if row["group"] == group:
-                figures = f"{row['log_odds']:9.3f} {row['se']:8.3f} {row['z']:7.2f} {row['tokens']:9.1f}"
-                print(f"  {figures}  {plain(str(row['word']))}")
+                columns = f"{row['log_odds']:9.3f} {row['se']:8.3f} {row['z']:7.2f} {row['tokens']:9.1f}"
+                print(f"  {columns}  {plain(str(row['word']))}")
 
 
 def _follow_words(
@@ -255,8 +255,8 @@ def _follow_words(
     rows, changes = followed.records(), followed.changes()
     if as_json:
         # Infinite strengths and missing gains have no JSON.
-        figures = {"strength": strength if strength < math.inf else None, "gain": None if math.isnan(gain) else gain}
-        print_json({"topic": topic, "period": followed.period, **figures, "rows": rows, "changes": changes})
+        columns = {"strength": strength if strength < math.inf else None, "gain": None if math.isnan(gain) else gain}
+        print_json({"topic": topic, "period": followed.period, **columns, "rows": rows, "changes": changes})
         return
     print(plain(f"topic {topic}: {followed.names[0]}"))
     width = max(map(len, followed.periods))

@@ -174,11 +174,11 @@ def _print_labelled(run: str, options: LabelOptions, words: int, *, as_json: boo
         for column in table.foremost(number, TOPICS_PER_LABEL):
             topic = table.topics[column]
             if table.expected is None:
-                figures = f"{table.weights[number, column]:+8.3f}"
+                columns = f"{table.weights[number, column]:+8.3f}"
             else:
                 lift = times(float(table.expected[number, column]) / max(topic.share, expected_topics.MIN_OVERALL))
-                figures = f"{table.expected[number, column]:8.3%} {'×' + lift:>6}"
-            print(f"{topic.id:7d} {figures} {topic.share:8.3%}  {_words_of(topic)}")
+                columns = f"{table.expected[number, column]:8.3%} {'×' + lift:>6}"
+            print(f"{topic.id:7d} {columns} {topic.share:8.3%}  {_words_of(topic)}")
     if options.csv is not None:
         print(
             f"{options.csv}: weights of {counted(len(table.titles), 'label')} and {counted(len(table.topics), 'topic')}"
@@ -229,7 +229,7 @@ def _print(run: str, entries: Sequence[pipeline.Topic]) -> None:
         print(f"{topic.id:5d} {topic.share:8.3%}{below}{stable}  {indent}{_words_of(topic)}")
     model = models.Model(run)
     limit = model.record.options.get("topics")
-    if "topics" in model.figures() and isinstance(limit, int) and 0 < len(shown) < limit:
+    if "topics" in model.metrics() and isinstance(limit, int) and 0 < len(shown) < limit:
         print(f"and {limit - len(shown):,} of at most {limit:,} topics, with no tokens or next to none")
     remark = model.remark()
     if remark is not None:

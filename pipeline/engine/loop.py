@@ -60,7 +60,7 @@ STANDARD_ERRORS = 1.0
 
 
 class Windows:
-    """Sums of figures over bins of iterations, by whose means over windows convergence is judged.
+    """Sums of metrics over bins of iterations, by whose means over windows convergence is judged.
 
     The mean over the last quarter of all iterations is compared with the mean over the quarter before. Checkpoints
     store the sums, so that a resumed fit stops where an uninterrupted one does.
@@ -73,12 +73,12 @@ class Windows:
         """Return all sums, for a checkpoint."""
         return dict(self._sums)
 
-    def add(self, iteration: int, figures: Mapping[str, float | None]) -> None:
-        """Add the figures of an iteration, unless they were added before."""
+    def add(self, iteration: int, metrics: Mapping[str, float | None]) -> None:
+        """Add the metrics of an iteration, unless they were added before."""
         if iteration <= self._sums.get(LAST, 0.0):
             return
         self._sums[LAST] = float(iteration)
-        for name, value in figures.items():
+        for name, value in metrics.items():
             if value is not None and math.isfinite(value):
                 for power, term in (("n", 1.0), ("x", value), ("xx", value * value)):
                     key = f"{PREFIX}{name}:{(iteration - 1) // BIN_ITERATIONS}:{power}"
@@ -192,7 +192,7 @@ class Fit:
         self._rows: BlockRows | None = None  # of the state, for sweeps that are not submitted ahead
         self._exchange: Exchange | None = None  # Where hosts exchange the changes of their rows
         self._interrupt: KeyboardInterrupt | None = None  # One that came while local states were being replaced
-        self._previous: dict[str, float] = {}  # figures with which the next iteration is compared
+        self._previous: dict[str, float] = {}  # metrics with which the next iteration is compared
         self._windows = Windows()
         self._is_stochastic = limits.schedule == "stochastic"
         passes = range(limits.passes if self._is_stochastic else 0)
@@ -236,7 +236,7 @@ class Fit:
             yield self._state, replace(progress, stop_reason=stop_reason, flat=flat)
             stopped = bool(stop_reason)
             before = self._previous if progress.score is None else {SCORE: progress.score}
-            self._previous = {**before, **progress.figures}
+            self._previous = {**before, **progress.metrics}
             if self._interrupt is not None and self._submitted is None:
                 raise self._interrupt
 
@@ -326,8 +326,8 @@ class Fit:
         if restored is None:
             before, minibatch = self.state.global_state, self._minibatches[self.state.iteration]
             self._state, statistics, seconds = step(problem, self.state, minibatch)
-            figures = family.figures(self.state.global_state)
-            progress = self._progress_of(before, statistics, figures, seconds)
+            metrics = family.metrics(self.state.global_state)
+            progress = self._progress_of(before, statistics, metrics, seconds)
             corpus_tokens = max(family.corpus_tokens(self.state.global_state), 1.0)
             progress = replace(progress, change=family.moved_tokens(statistics) / corpus_tokens)
             self._save_if_due(progress)
@@ -360,7 +360,7 @@ class Fit:
                 self._leave_lost_hosts()
                 continue
             began = time.perf_counter()
-            figures = self._waited(partial(problem.family.objective, self.state.global_state, statistics))
+            metrics = self._waited(partial(problem.family.objective, self.state.global_state, statistics))
             stream = problem.stream.at(iteration=iteration, purpose=_purpose("update", rounds))
             updated = self._waited(partial(problem.family.update, self.state.global_state, statistics, stream))
             seconds += time.perf_counter() - began
@@ -370,8 +370,8 @@ class Fit:
             more = problem.family.needs_another_round(updated)
             self._state = State(iteration - 1 if more else iteration, updated, current.blocks, current.swept)
             if not more:
-                figures = {**figures, **problem.family.figures(updated)}
-                return rows, self._progress_of(before, statistics, figures, seconds)
+                metrics = {**metrics, **problem.family.metrics(updated)}
+                return rows, self._progress_of(before, statistics, metrics, seconds)
 
     def _submit_rows(self, blocks: Sequence[Future[tasks.Block]], due: Due) -> BlockRows:
         """Submit the rows of blocks for their uses, and the tasks that fetch them to other processes.
@@ -596,21 +596,21 @@ class Fit:
         return Due(iteration < self._planned, is_scored)
 
     def _progress_of(
-        self, before: GlobalState, statistics: Delta, figures: dict[str, float], updating: float
+        self, before: GlobalState, statistics: Delta, metrics: dict[str, float], updating: float
     ) -> Progress:
         """Return the progress of an iteration before it is scored; `before` is the global state that it began from."""
         now, state, problem = time.perf_counter(), self.state, self.problem
         iteration = state.iteration
         # Before the first checkpoint, because a run with such options is of no use.
         needs_objective = self.limits.tolerance and self.limits.stop_on == OBJECTIVE
-        if iteration > 0 and needs_objective and OBJECTIVE not in figures:
+        if iteration > 0 and needs_objective and OBJECTIVE not in metrics:
             raise OptionError(
                 "expected 'counts' or 'score', found 'objective': the family has no objective under these options",
                 "stop_on",
             )
         # Windows sum squares, which must be finite too.
         with np.errstate(over="ignore"):
-            require_finite({name: np.square(value) for name, value in figures.items()}, iteration)
+            require_finite({name: np.square(value) for name, value in metrics.items()}, iteration)
         tokens, workers = statistics.number("tokens"), problem.executor.workers
         spent = {name: statistics.seconds.get(name, 0.0) / workers for name in ("kernel", "reduce")}
         topics = {} if self._snapshots is None else self._snapshots.topics(iteration, before, state.global_state)
@@ -619,7 +619,7 @@ class Fit:
             elapsed=now - self._began,
             change=problem.family.moved_tokens(statistics) / max(tokens, 1.0) if iteration else None,
             score=None,
-            figures=figures,
+            metrics=metrics,
             seconds={**spent, "update": updating, "score": 0.0, "wait": 0.0},
             tokens=tokens * problem.local_sweeps,
             every=1 if problem.growth is None else problem.growth.every(iteration),
@@ -667,9 +667,9 @@ class Fit:
 
     def _windows_with(self, progress: Progress) -> Windows:
         """Return the windows, with an iteration added."""
-        figures = {CHANGE: progress.change, OBJECTIVE: progress.figures.get(OBJECTIVE), SCORE: progress.score}
+        metrics = {CHANGE: progress.change, OBJECTIVE: progress.metrics.get(OBJECTIVE), SCORE: progress.score}
         if progress.iteration > 0 and not progress.lost:
-            self._windows.add(progress.iteration, figures)
+            self._windows.add(progress.iteration, metrics)
         return self._windows
 
 
@@ -825,7 +825,7 @@ def is_within_tolerance(progress: Progress, previous: dict[str, float], limits: 
         return False
     if limits.stop_on == CHANGE:
         return progress.change is not None and progress.change < limits.tolerance
-    now = progress.score if limits.stop_on == SCORE else progress.figures.get(OBJECTIVE)
+    now = progress.score if limits.stop_on == SCORE else progress.metrics.get(OBJECTIVE)
     before = previous.get(limits.stop_on)
     if now is None or before is None:
         return False

@@ -102,7 +102,7 @@ def event_of(progress: Progress) -> Event:
         event["score"] = progress.score
     if progress.change is not None:
         event["change"] = progress.change
-    event.update(progress.figures)
+    event.update(progress.metrics)
     total = sum(progress.seconds.values())
     if progress.iteration and progress.tokens and total > 0.0:
         event["tokens"] = progress.tokens
@@ -299,7 +299,7 @@ class ActiveRun:
             raise
 
     def _report(self, progress: Progress, executor: Executor) -> None:
-        """Report an iteration, and what follows from its figures."""
+        """Report an iteration, and what follows from its metrics."""
         self._log.emit({**event_of(progress), **self._processes(executor)})
         self._elapsed, self._stop_reason = progress.elapsed, progress.stop_reason
         if progress.flat:
@@ -462,7 +462,7 @@ def is_ensemble_finished(target: Run, request: Request) -> bool:
 
 
 class MemberEvent(TypedDict):
-    """Event of a finished member: the figures of its last iteration, and the reason of its end."""
+    """Event of a finished member: the metrics of its last iteration, and the reason of its end."""
 
     event: str
     member: int

@@ -192,7 +192,7 @@ class Progress:
     elapsed: float  # Seconds since the start began; of a resumed run, without the time between
     change: float | None  # Share of the tokens that moved between topics
     score: float | None  # Mean log probability of a held-out token, in nats
-    figures: dict[str, float]  # The family's hyperparameters and, where it has one, the ``objective``
+    metrics: dict[str, float]  # The family's hyperparameters and, where it has one, the ``objective``
     # Time of the iteration by use, a mean over the workers: ``kernel`` (sweeps), ``reduce`` (sums and folding),
     # ``score``, the driver's ``update``, and ``wait`` for the rest
     seconds: dict[str, float]

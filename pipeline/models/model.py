@@ -373,9 +373,9 @@ class Model:
         """Describe the topics by the `count` most probable words of the rows."""
         return self.family.describe(rows, self.global_state, count)
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the hyperparameters; of a mean the means of its models'."""
-        return self.family.figures(self.global_state)
+        return self.family.metrics(self.global_state)
 
     def remark(self) -> str | None:
         """Return notices about the topics for readers; None for nothing, and for means of models."""

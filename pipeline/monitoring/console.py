@@ -54,11 +54,11 @@ class LogLines:
         self.live = form is None and is_live(self._stream)
         self.console = console_of(self._stream)
 
-    def write(self, text: str, level: str = "info", **figures: object) -> None:
+    def write(self, text: str, level: str = "info", **fields: object) -> None:
         """Write a line."""
         now = datetime.datetime.now().astimezone()
         if self._form == "json":
-            record = {"time": now.isoformat(timespec="milliseconds"), "level": level, "message": text, **figures}
+            record = {"time": now.isoformat(timespec="milliseconds"), "level": level, "message": text, **fields}
             self._stream.write(json_text(record) + "\n")
             self._stream.flush()
             return
@@ -67,8 +67,8 @@ class LogLines:
         self.console.print(f"{stamp}{lead}{plain(text)}", markup=False)
 
 
-def _figures(event: Event, last_score: tuple[int, float] | None = None) -> str:
-    """Return an iteration's figures as text; without a score of its own, the last score with its iteration."""
+def _metrics_text(event: Event, last_score: tuple[int, float] | None = None) -> str:
+    """Return an iteration's metrics as text; without a score, the last score with its iteration."""
     formats = {
         "score": "score {:.4f}",
         "objective": "objective {:.1f}",
@@ -139,7 +139,7 @@ class RunView:
                         self._print_iteration(event)
             case "member":
                 text = f"member {event['member']}: {counted(event['iteration'], 'iteration')}, {event['elapsed']:.1f} s"
-                self._print(f"{text}  {_figures(event)}  ({self._status.members_text()})", event)
+                self._print(f"{text}  {_metrics_text(event)}  ({self._status.members_text()})", event)
             case "notice":
                 self._print(f"{prefix}{self._spell(event['text'])}", event)
             case "saving":
@@ -176,7 +176,7 @@ class RunView:
         self._last, self._pending = time.monotonic(), None
         planned, alone = self._status.planned, not ("member" in event and self._status.restarts)
         score = self._last_scores.get(event.get("member"))
-        parts = [f"iteration {event['iteration']}/{planned}", f"{event['elapsed']:.1f} s", _figures(event, score)]
+        parts = [f"iteration {event['iteration']}/{planned}", f"{event['elapsed']:.1f} s", _metrics_text(event, score)]
         fit = self._status.fit
         if "tokens_a_second" in fit.event:
             parts.append(f"{quantity(fit.event['tokens_a_second'])} {self._status.units[1]}/s")

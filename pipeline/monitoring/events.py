@@ -222,8 +222,8 @@ class RunStatus:
         sizes = zip(UNITS["documents"], self.units, strict=True)
         return ", ".join(f"{int(self.start.get(name, 0)):,} {unit}" for name, unit in sizes)
 
-    def figures(self, fit: FitStatus) -> dict[str, str]:
-        """Return names and texts of the figures of a fit, as the terminal and the scheduler's page show them."""
+    def metrics(self, fit: FitStatus) -> dict[str, str]:
+        """Return names and texts of the metrics of a fit, as the terminal and the scheduler's page show them."""
         event, texts = fit.event, {"members": self.members_text()} if self.restarts else {}
         name, digits = ("score", 4) if "score" in fit.curves else ("objective", 1)
         if name in fit.curves:

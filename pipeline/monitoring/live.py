@@ -85,7 +85,7 @@ def drawn(status: RunStatus, width: int, *, ascii_only: bool = False) -> Rendera
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(no_wrap=True, overflow="ellipsis")
     lines.add_row("iteration", bar)
-    for name, text in status.figures(fit).items():
+    for name, text in status.metrics(fit).items():
         curve = [value for _, value in fit.curves[name].points] if name in ("score", "objective") else []
         drawn = sparkline(curve, max(min(SPARKLINE_WIDTH, width - 26), 8), ascii_only=ascii_only)
         lines.add_row(name, _text(f"{text}  {drawn}".rstrip()))

@@ -109,11 +109,11 @@ class MLflow:
         if event is None:
             return
         stamp = int(time.time() * 1000)
-        figures = {name: value for name, value in event.items() if name not in SKIPPED}
-        figures.update({f"seconds_{name}": value for name, value in event.get("seconds", {}).items()})
+        values = {name: value for name, value in event.items() if name not in SKIPPED}
+        values.update({f"seconds_{name}": value for name, value in event.get("seconds", {}).items()})
         metrics = [
             self._entities.Metric(name, float(value), stamp, int(event["iteration"]))
-            for name, value in figures.items()
+            for name, value in values.items()
             if isinstance(value, (int, float)) and not isinstance(value, bool)
         ]
         self._client.log_batch(self._runs[member], metrics=metrics)

@@ -1,4 +1,4 @@
-"""The figures of a run by iteration: their series from its events, their titles, and their charts."""
+"""The metrics of a run by iteration: their series from its events, their titles, and their charts."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ TITLES = {
     "merged": ("Nodes merged", "nodes"),
 }
 NUMBERS = ("topics", "topics_99", "nodes", "leaves")
-# Figures of how a fit proceeds rather than of its model: events have them, plots and reports do not show them.
-PROCEDURE = ("power", "small_active_sets")
+# Metrics of how a fit proceeds rather than of its model: events have them, plots and reports do not show them.
+# `power` is the inverse temperature in events of 0.1.0.
+PROCEDURE = ("inverse_temperature", "power", "small_active_sets")
 COUNTS = (*NUMBERS, "grown", "pruned", "merged")
 MAX_CHARTS = 16
 
@@ -53,7 +54,7 @@ def events_of(run: str | os.PathLike[str]) -> list[tuple[str, Events]]:
 
 
 def series_of(members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], name: str) -> Series:
-    """Return the pairs of iteration and value of a figure, for each fit whose events have it."""
+    """Return the pairs of iteration and value of a metric, for each fit whose events have it."""
     series: Series = []
     for member, events in members:
         points: dict[float, float] = {}
@@ -66,21 +67,21 @@ def series_of(members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], name: 
     return series
 
 
-def parameters_of(figures: Iterable[str]) -> list[str]:
-    """Return the names of the hyperparameters among figures."""
-    return [name for name in figures if name not in (*NUMBERS, *PROCEDURE)]
+def parameters_of(metrics: Iterable[str]) -> list[str]:
+    """Return the names of the hyperparameters among metrics."""
+    return [name for name in metrics if name not in (*NUMBERS, *PROCEDURE)]
 
 
 def title_of(name: str) -> tuple[str, str]:
-    """Return a figure's title and unit."""
+    """Return a metric's title and unit."""
     return TITLES.get(name, (name.replace("_", " ").capitalize(), ""))
 
 
 @dataclass(frozen=True)
-class FigureChart:
-    """The chart of a figure, with the texts around it."""
+class MetricChart:
+    """The chart of a metric, with the texts around it."""
 
-    name: str  # Name of the figure in events
+    name: str  # Name of the metric in events
     title: str
     unit: str
     svg: Markup
@@ -88,20 +89,20 @@ class FigureChart:
 
 
 def charts_of(
-    members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], figures: Mapping[str, float]
-) -> tuple[list[FigureChart], dict[str, float]]:
+    members: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], metrics: Mapping[str, float]
+) -> tuple[list[MetricChart], dict[str, float]]:
     """Lay out the charts of a run.
 
-    Returns charts: Charts of the figures that changed; constant: Hyperparameters that did not change
+    Returns charts: Charts of the metrics that changed; constant: Hyperparameters that did not change
     """
     charts, constant = [], {}
-    counted = [name for name in NUMBERS if name in figures]
-    for name in ["score", "change", "objective", *counted, *parameters_of(figures)]:
+    counted = [name for name in NUMBERS if name in metrics]
+    for name in ["score", "change", "objective", *counted, *parameters_of(metrics)]:
         series = series_of(members, name)
         values = {value for _, points in series for _, value in points}
         if len(values) > 1:
             title, unit = title_of(name)
-            charts.append(FigureChart(name, title, unit, *curves(title, series, counted=name in COUNTS)))
-        elif name in figures:
-            constant[name] = figures[name]
+            charts.append(MetricChart(name, title, unit, *curves(title, series, counted=name in COUNTS)))
+        elif name in metrics:
+            constant[name] = metrics[name]
     return charts[:MAX_CHARTS], constant

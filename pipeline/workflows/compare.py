@@ -287,8 +287,8 @@ def recommended(rows: Sequence[Row]) -> Recommendation:
     coherent = max(candidates, key=lambda row: row["npmi"] or -1.0)
     if coherent is not row and coherent["npmi"] is not None:
         reasons.append(f"Coherence is highest at {coherent['topics']} topics ({coherent['npmi']:.3f}).")
-    figures = [f"{name} {row[name]:.3f}" for name in ("npmi", "exclusivity", "dispersion") if row.get(name) is not None]
-    reasons.append(f"There, {', '.join(figures)}." if figures else "")
+    metrics = [f"{name} {row[name]:.3f}" for name in ("npmi", "exclusivity", "dispersion") if row.get(name) is not None]
+    reasons.append(f"There, {', '.join(metrics)}." if metrics else "")
     references = [other for other in rows if other["family"] == REFERENCE != family]
     reference = max(references, key=lambda row: int(row["topics"]), default=None)
     sentence = ""

@@ -334,8 +334,8 @@ class Run:
         try:
             return (json.dumps({**event, **by}, allow_nan=False) + "\n").encode()
         except ValueError:
-            figures = [(name, value) for name, value in event.items() if isinstance(value, float)]
-            fault = next((f"{name} {value}" for name, value in figures if not math.isfinite(value)), "others")
+            metrics = [(name, value) for name, value in event.items() if isinstance(value, float)]
+            fault = next((f"{name} {value}" for name, value in metrics if not math.isfinite(value)), "others")
             raise NotFiniteError(
                 self.folder.url,
                 f"expected finite metrics, found {fault}; no more is written, and the last checkpoint stays",

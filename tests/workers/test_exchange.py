@@ -96,7 +96,7 @@ def states(small, executor, options, family="lda", hosts=()):
             parts += [swept.local.to_arrays() for swept in executor.collect([*state.swept])]
             bits = [{name: values.tobytes() for name, values in part.items()} for part in parts]
             assert (progress.score is None) == (not progress.words) == (state.iteration == 0)
-            found.append((bits, progress.change, progress.figures, progress.score, progress.words))
+            found.append((bits, progress.change, progress.metrics, progress.score, progress.words))
             del state
             if hosts:
                 executor.ways = LocalLinks(hosts.pop(0))

@@ -59,6 +59,13 @@ class SizeNames:
     names: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class SavedAs:
+    """Name of a field's array in models and checkpoints, where it differs from the field's."""
+
+    name: str
+
+
 class Presence(Enum):
     """Mark of a field that may be None, but whose arrays are not optional in models and checkpoints."""
 

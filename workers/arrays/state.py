@@ -1,7 +1,8 @@
 """Typed states: named arrays of a model, of a block of the vocabulary, or of a shard's documents.
 
 A state is a frozen dataclass. Its fields are arrays, single numbers, or states themselves, whose arrays then join its
-own. Checkpoints, models and spill files hold its arrays by name (`State.to_arrays`), each named as its field.
+own. Checkpoints, models and spill files hold its arrays by name (`State.to_arrays`), each named as its field or, for a
+renamed field, as `SavedAs` says.
 
 A field is the one declaration of its array (`annotations`): `State.checked` checks arrays from disk against the fields,
 and against the conditions on several arrays in `State.faults`. An array may be missing where its type allows None.
@@ -36,6 +37,7 @@ from collapsium.workers.arrays.annotations import (
     SAVED,
     UNSAVED,
     Declared,
+    SavedAs,
     SizeNames,
     Sizes,
     fault_of,
@@ -81,6 +83,7 @@ class _FieldType:
     """Type of a state's field: the type of a single number, the class of a nested state, or neither for an array."""
 
     name: str
+    array: str  # Name of the array, without the prefix of its state
     number: type[bool] | type[int] | type[float] | None
     state: type[State] | None
     optional: bool
@@ -107,7 +110,7 @@ class State:
             if field.state is not None:
                 arrays.update(value.to_arrays())
             else:
-                arrays[field.name] = value if field.number is None else np.array(value, dtype=NUMBERS[field.number])
+                arrays[field.array] = value if field.number is None else np.array(value, dtype=NUMBERS[field.number])
         return {f"{self.PREFIX}{name}": array for name, array in arrays.items()} if self.PREFIX else arrays
 
     @classmethod
@@ -119,11 +122,11 @@ class State:
             if field.state is not None:
                 if not field.optional or field.state.is_in(arrays):
                     values[field.name] = field.state.from_arrays(arrays)
-            elif field.name in arrays:
-                value = arrays[field.name]
+            elif field.array in arrays:
+                value = arrays[field.array]
                 values[field.name] = value if field.number is None else field.number(value)
             elif not field.optional:
-                raise KeyError(field.name)
+                raise KeyError(field.array)
         return cls(**values)
 
     @classmethod
@@ -131,7 +134,7 @@ class State:
         """Return whether named arrays hold all required fields."""
         arrays = cls._without_prefix(arrays)
         return all(
-            field.state.is_in(arrays) if field.state is not None else field.name in arrays
+            field.state.is_in(arrays) if field.state is not None else field.array in arrays
             for field in _field_types(cls)
             if not field.optional
         )
@@ -157,7 +160,7 @@ class State:
                     nested = field.state.declared_arrays().items()
                     declared |= {name: array.resized(field.sizes) for name, array in nested}
                 elif field.declared is not None:
-                    declared[field.name] = field.declared
+                    declared[field.array] = field.declared
                 elif field.saved:
                     raise TypeError(f"expected an annotation of {cls.__name__}.{field.name}, such as `numbers(...)`")
             _cached_declarations[cls] = {f"{cls.PREFIX}{name}": array for name, array in declared.items()}
@@ -170,7 +173,7 @@ class State:
         for field in _field_types(cls):
             if field.state is None:
                 if field.declared is not None and not field.nullable:
-                    yield f"{cls.PREFIX}{field.name}"
+                    yield f"{cls.PREFIX}{field.array}"
             elif not field.nullable or not field.state.array_names().isdisjoint(present):
                 yield from (f"{cls.PREFIX}{name}" for name in field.state.required_arrays(present))
 
@@ -324,8 +327,9 @@ def _field_types(cls: type[State]) -> tuple[_FieldType, ...]:
         sizes = next((mark.names for mark in marks if isinstance(mark, SizeNames)), {})
         missing = (nullable and SAVED not in marks) or (declared is not None and declared.optional)
         saved = UNSAVED not in marks
+        array = next((mark.name for mark in marks if isinstance(mark, SavedAs)), field.name)
         field_types.append(
-            _FieldType(field.name, number, state, optional, missing, declared, saved, sizes, field.metadata)
+            _FieldType(field.name, array, number, state, optional, missing, declared, saved, sizes, field.metadata)
         )
     return _cached_field_types.setdefault(cls, tuple(field_types))
 

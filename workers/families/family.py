@@ -410,7 +410,7 @@ class Predicts(ABC, Generic[GlobalStateT, RowsT, LocalT]):
     def describe(self, block: RowsT, global_state: GlobalStateT, count: int) -> Description:
         """Describe the topics by the `count` most probable words of a block."""
 
-    def figures(self, global_state: GlobalStateT) -> dict[str, float]:
+    def metrics(self, global_state: GlobalStateT) -> dict[str, float]:
         """Return the hyperparameters that are reported of each iteration."""
         return {}
 
@@ -497,7 +497,7 @@ class Family(Predicts[GlobalStateT, RowsT, LocalT], Generic[OptionsT, GlobalStat
         """Return the next global state, from the sums of a round of sweeps."""
 
     def objective(self, global_state: GlobalStateT, delta: Delta) -> dict[str, float]:
-        """Return named figures of the state just swept, before `update`; ``objective`` is the stopping rule's."""
+        """Return named metrics of the state just swept, before `update`; ``objective`` is the stopping rule's."""
         return {}
 
     def moved_tokens(self, delta: Delta) -> float:

@@ -177,11 +177,11 @@ class MeanPredictions(Predicts[MeanGlobalState, MeanRows, MeanLocalState]):
         top = largest(columns, count)
         return Description(order.astype(np.int64), mean[order], top, np.take_along_axis(columns, top, axis=1))
 
-    def figures(self, global_state: MeanGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: MeanGlobalState) -> dict[str, float]:
         """Return the means of the models' hyperparameters."""
-        by_model = [model.figures(state) for model, state in zip(self.models, global_state.models, strict=True)]
+        by_model = [model.metrics(state) for model, state in zip(self.models, global_state.models, strict=True)]
         return {
-            name: float(np.mean([figures[name] for figures in by_model if name in figures])) for name in by_model[0]
+            name: float(np.mean([metrics[name] for metrics in by_model if name in metrics])) for name in by_model[0]
         }
 
     def word_concentration(self, global_state: MeanGlobalState) -> float | None:

@@ -179,7 +179,7 @@ def measure_with_labels(
     """Measure how topic proportions agree with labels."""
     classifier = any(metric.name not in AGREEMENTS for metric in metrics)
     values: dict[str, list[float]] = {metric.name: [] for metric in metrics}
-    figures: Mapping[str, str] = {}
+    placeholders: Mapping[str, str] = {}
     for _, model in job.named:
         measured = _documents(model, corpus, field, job, classifier=classifier, folded=unseen)
         if not measured.labels.size:
@@ -197,7 +197,7 @@ def measure_with_labels(
         else:
             known = f"{int(fitted.sample.sum()):,} training documents"
             how = f"fitted to {known}, on {used:,} unseen ones, of label '{field}'"
-        figures = {"labelled": labelled, "classified": how}
+        placeholders = {"labelled": labelled, "classified": how}
         labels, proportions = measured.labels[measured.sample], measured.proportions
         for metric in metrics:
             if metric.name in AGREEMENTS:
@@ -209,7 +209,7 @@ def measure_with_labels(
             if np.isnan(value):
                 raise InputError(corpus.url, f"expected two or more labels of {FOLDS} documents or more")
             values[metric.name].append(value)
-    return [measurement(metric, job.named, values[metric.name], figures) for metric in metrics]
+    return [measurement(metric, job.named, values[metric.name], placeholders) for metric in metrics]
 
 
 def _documents(

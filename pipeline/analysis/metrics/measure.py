@@ -182,11 +182,11 @@ def measure_likelihood(metrics: Sequence[Metric], job: Job, unseen: Corpus, samp
         of = f"all {documents:,} documents" if chosen.size == documents else (
             f"{chosen.size:,} of {documents:,} documents, drawn at random"
         )  # fmt: skip
-        figures = {
+        placeholders = {
             **EFFORT,
             "sampled": f"{of}, with {tokens:,} tokens",
         }
-        measurements.append(measurement(metric, job.named, values, figures))
+        measurements.append(measurement(metric, job.named, values, placeholders))
     return measurements
 
 
@@ -280,8 +280,8 @@ def measure_completion(metrics: Sequence[Metric], job: Job, what: Scored) -> lis
             log = logs / tokens if metric.name == "perplexity" else means / documents
             values[metric.name].append(math.exp(-log))
     completion = what.definition.removesuffix("; perplexity = exp(-score)") + note
-    figures = {"documents": int(documents), "completion": completion}
-    return [measurement(metric, job.named, values[metric.name], figures) for metric in metrics]
+    placeholders = {"documents": int(documents), "completion": completion}
+    return [measurement(metric, job.named, values[metric.name], placeholders) for metric in metrics]
 
 
 # Errors of missing or unsuitable inputs; with ``all`` a metric is then left out

@@ -70,7 +70,7 @@ def measurement(
     metric: Metric,
     named: Named,
     values: Sequence[float],
-    figures: Mapping[str, object],
+    placeholders: Mapping[str, object],
     topics: Mapping[int, float] | None = None,
     remark: str = "",
 ) -> Measurement:
@@ -79,7 +79,7 @@ def measurement(
     return Measurement(
         metric.name,
         math.fsum(values) / len(values),
-        metric.definition.format(**figures) + (OF_MEMBERS if several else "") + remark,
+        metric.definition.format(**placeholders) + (OF_MEMBERS if several else "") + remark,
         metric.source,
         {} if several or topics is None else topics,
         tuple(MemberValue(name, value) for (name, _), value in zip(named, values, strict=True)) if several else (),

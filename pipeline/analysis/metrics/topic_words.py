@@ -64,7 +64,7 @@ class Coherence(ShortRepr):
     documents : int
         Number of documents in which words were counted.
     definition : str
-        Definition of the figures.
+        Definition of the metrics.
     """
 
     npmi: float
@@ -101,7 +101,7 @@ def coherence(
     Returns
     -------
     Coherence
-        The figures and their definition; the same bits for any shards and workers.
+        The metrics and their definition; the same bits for any shards and workers.
 
     Raises
     ------
@@ -466,9 +466,10 @@ def measure_in_documents(metrics: Sequence[Metric], job: Job, corpus: Corpus) ->
                 by_topic = CONFIRMATIONS[metric.name](Probabilities.of_documents(single, both, documents))
             values[metric.name].append(float(by_topic.mean()))
             topics[metric.name] = dict(zip(ids.tolist(), by_topic.tolist(), strict=True))
-    figures = {"words": words, "documents": documents}
+    placeholders = {"words": words, "documents": documents}
     return [
-        measurement(metric, job.named, values[metric.name], figures, topics[metric.name], absent) for metric in metrics
+        measurement(metric, job.named, values[metric.name], placeholders, topics[metric.name], absent)
+        for metric in metrics
     ]
 
 
@@ -495,11 +496,11 @@ def measure_in_windows(metrics: Sequence[Metric], job: Job, texts: TokenTexts) -
     for metric in metrics:
         counted = counts[sizes.index(WINDOWS[metric.name] or 0)]
         by_model = [CONFIRMATIONS[metric.name](Probabilities.of(counted, pairs, words)) for words in numbered]
-        figures = {"words": numbered[0].shape[1], "texts": counted.texts, "size": WINDOWS[metric.name]}
+        placeholders = {"words": numbered[0].shape[1], "texts": counted.texts, "size": WINDOWS[metric.name]}
         topics = dict(zip(chosen[0][0].tolist(), by_model[0].tolist(), strict=True))
         values = [float(values.mean()) for values in by_model]
         absent = lacking(counted.word[numbered[0]], "the texts")
-        measurements.append(measurement(metric, job.named, values, figures, topics, absent))
+        measurements.append(measurement(metric, job.named, values, placeholders, topics, absent))
     return measurements
 
 

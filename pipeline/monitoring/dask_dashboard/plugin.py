@@ -254,15 +254,15 @@ def content(runs: Runs, chosen: str = "", member: str = "") -> Markup:
         members = [("", "the one of the last event"), *((restart, restart) for restart in restarts)]
         offered.append(_select("member", "Member", members, member))
     left = None if status.ended else fit.left(status.planned)
-    figures = {
+    metrics = {
         "iteration": f"{fit.iteration:,} of {status.planned:,}",
-        **status.figures(fit),
+        **status.metrics(fit),
         "elapsed": duration_text(fit.elapsed),
         "remaining": "" if left is None else f"about {duration_text(left)}",
         "state": runs.state(run),
     }
     cells = Markup().join(
-        Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, text) for name, text in figures.items() if text
+        Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(name, text) for name, text in metrics.items() if text
     )
     notices = Markup().join(Markup("<p>{}</p>").format(text) for text in status.notices)
     charts = Markup().join(draw(status, fit) for draw in CHARTS.values())

@@ -130,7 +130,7 @@ class Material:
     topics: list[Topic]  # The result of `collapsium.pipeline.topics`
     pools: list[Pool]  # The most relevant words of each topic; empty for components of vectors
     map: TopicMap | None  # Positions of the topics; None for components of vectors
-    figures: dict[str, float]  # The model's hyperparameters
+    hyperparameters: dict[str, float]
     summary: SummaryRecord | None  # Summary of the documents; None if it can neither be read nor made
     shares: TimeShares | None = None  # Shares of the topics by period; None without dates
     # Half-widths of the 95% intervals of the topics' shares, by field and value
@@ -204,7 +204,7 @@ def gather(
         topics=run_topics,
         pools=pools,
         map=None if signed else topic_map(model, ids, share),
-        figures=model.figures(),
+        hyperparameters=model.metrics(),
         summary=summary,
         shares=time_shares,
         groups=_half_widths(shares),
@@ -360,7 +360,7 @@ def _field(field: FieldSummary) -> dict[str, object]:
 
 
 def cards(material: Material) -> list[tuple[str, str, str]]:
-    """Return the figures at the top of the page: name, value, and a note on the value."""
+    """Return the metrics at the top of the page: name, value, and a note on the value."""
     units = unit_names(material)
     ends = [_last_iteration(events) for _, events in material.members]
     shards = material.model.record.shards
@@ -539,7 +539,7 @@ def topic_metrics(
 ) -> tuple[list[Measurement], list[str]]:
     """Measure the diversity of a model's topics and, if there are texts, their coherence.
 
-    Returns measurements: The figures, with definitions and sources; notes: A sentence on figures that are missing
+    Returns measurements: The metrics, with definitions and sources; notes: A sentence on each that is missing
     """
     where = {**dict(scheduling), "progress": progress}
     groups = [(OF_TOPICS, None)] if texts is None else [(IN_TEXTS, texts), (OF_TOPICS, None)]
@@ -687,7 +687,7 @@ def report(
 
 def rendered(material: Material, title: str | None = None) -> str:
     """Return the page's HTML, with all text from the corpus escaped; by default its title is the name of the run."""
-    charts, constant = charts_of(material.members, material.figures)
+    charts, constant = charts_of(material.members, material.hyperparameters)
     style, script = (
         (before + (TEMPLATES / name).read_text(encoding="utf-8")).replace("</", "<\\/")
         for before, name in ((STYLE, "report.css"), ("", "report.js"))

@@ -398,7 +398,7 @@ def _drawn_panels(
 ) -> tuple[Drawing, list[str]]:
     """Return the figure of the panels that the run has data for, and their names."""
     members, model = events_of(run), Model(run)
-    values = model.figures()
+    values = model.metrics()
     figures = {
         "score": ["score"],
         "change": ["change"],

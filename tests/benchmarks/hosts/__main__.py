@@ -44,7 +44,7 @@ LATENCY = 0.5
 """Milliseconds from one host to another and back."""
 SAMPLED = 0.05
 """Seconds between two looks at the events of a fit, whose iterations take longer."""
-FIGURES = ("iteration", "score", "change", "power", "objective", "sizes")
+FIGURES = ("iteration", "score", "change", "inverse_temperature", "objective", "sizes")
 """Fields of an iteration's event that must not depend on where a fit ran."""
 LOST_AFTER = 30
 """Seconds after which an unresponsive host counts as lost."""

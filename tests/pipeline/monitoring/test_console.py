@@ -107,7 +107,7 @@ def test_each_line__has_its_time():
         assert before <= when <= datetime.datetime.now().astimezone()
 
 
-def test_json_lines__have_time_level_message_and_figures():
+def test_json_lines__have_time_level_message_and_metrics():
     records = [json.loads(line) for line in lines_of(TOLD, form="json")]
     assert all(datetime.datetime.fromisoformat(record["time"]).tzinfo for record in records)
     assert {record["level"] for record in records} == {"info"}

@@ -146,7 +146,7 @@ class Toy(Family):
     def objective(self, global_state, delta):
         return {"objective": float(global_state.counts.sum())}
 
-    def figures(self, global_state):
+    def metrics(self, global_state):
         return {"nodes": float(len(global_state.ids))}
 
 
@@ -165,7 +165,7 @@ def test_nodes_born_in_shards__are_named_merged_and_counted(tmp_path, cuts):
     counts = dict(zip(state.global_state.ids.tolist(), state.global_state.counts.tolist(), strict=True))
     counted = {length: counts[name] for name, length in state.global_state.names.tolist()}
     assert counted == {0: 1.0, 1: 1.0, 2: 3.0, 5: 2.0}
-    assert progress.figures["nodes"] == 4.0
+    assert progress.metrics["nodes"] == 4.0
     assert state.global_state.rounds > 4  # there was more than one round in an iteration
     assert len(state.global_state.moves) > 4  # some lengths are born in several shards, and moves merge these births
     assert all((swept.value.local.node < BORN).all() for swept in state.swept)

@@ -231,7 +231,7 @@ def sweep(
             chosen = selected[number] if ahead else select_(before, working, parameters)
             working.release()
             chunk = carry_(before, working, chosen)
-        new = _sweep(chunk, working, parameters, _powers(age, shard, chunk, parameters), after.allocate(chunk))
+        new = _sweep(chunk, working, parameters, _inverse(age, shard, chunk, parameters), after.allocate(chunk))
         if parameters.tables:
             priors = parameters.priors_of(new.document, new.documents)
             sums.active_tables(new.pairs, new.active, new.state, priors, tables, grown)
@@ -279,7 +279,7 @@ def _begins_complete(shard: Shard, parameters: Parameters) -> bool:
     return begins_complete(np.diff(shard.offsets), parameters.topics.size, parameters.active_settings.max_topics)
 
 
-def _powers(age: int, shard: Shard, chunk: DocumentChunk, parameters: Parameters) -> Vector:
+def _inverse(age: int, shard: Shard, chunk: DocumentChunk, parameters: Parameters) -> Vector:
     """Return the inverse temperatures of a chunk's documents in turn, in a shard's sweep number `age`; shape (2,)."""
     settings = parameters.active_settings
     if age == 1 and _begins_complete(shard, parameters):
@@ -291,7 +291,11 @@ def _powers(age: int, shard: Shard, chunk: DocumentChunk, parameters: Parameters
 
 
 def _sweep(
-    chunk: DocumentChunk, working: SweptRows, parameters: Parameters, powers: Vector, after: NewActiveState
+    chunk: DocumentChunk,
+    working: SweptRows,
+    parameters: Parameters,
+    inverse_temperatures: Vector,
+    after: NewActiveState,
 ) -> DocumentChunk:
     """Return a chunk with updated responsibilities."""
     active.sweep_active(
@@ -299,7 +303,7 @@ def _sweep(
         chunk.active,
         chunk.state,
         parameters.priors_of(chunk.document, chunk.documents),
-        powers,
+        inverse_temperatures,
         working.running,
         after,
     )

@@ -425,7 +425,7 @@ def initial_counts(
         raise OptionError("'stochastic' requires `order` 0, and no parameter of the words in `learn`", "schedule")
     search = updates.begin_search(summary) if options.active and options.inverse_temperature is None else None
     weights, held = summary.weights, None
-    if topics_move or (search is not None and search.cooling_step):
+    if topics_move or (search is not None and search.spread):
         share = (schedule.split_merge_share if topics_move else schedule.search_share)(summary.tokens)
         held = HeldTokens(moves_seed=np.array(stream.seed), held_share=share, held_before=share)
     return {
@@ -438,7 +438,7 @@ def initial_counts(
         "first_weights": None if weights is None else weights.weights,
         "first_means": None if weights is None else weights.means,
         "held": held,
-        "cooling": search,
+        "temperature_search": search,
         "trial": updates.begin_trial(summary, options, search),
     }
 

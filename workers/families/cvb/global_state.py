@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from collapsium.workers.arrays.annotations import UNSAVED, indices, non_negative, numbers
+from collapsium.workers.arrays.annotations import UNSAVED, SavedAs, indices, non_negative, numbers
 from collapsium.workers.arrays.state import CheckContext, State
 from collapsium.workers.families.cvb import schedule
 from collapsium.workers.families.cvb.schedule import Phase
@@ -36,22 +36,24 @@ class HeldTokens(State):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoolingState(State):
+class TemperatureSearch(State):
     """State of the search for the inverse temperature of responsibilities."""
+
+    PREFIX = "cooling_"
 
     # Inverse temperature in the next sweep, and by how much it is larger in every other document, and smaller in the
     # rest; 0 ends the search
-    cooling_power: Annotated[float, numbers("", MIN_POSITIVE, 1)]
-    cooling_step: Annotated[float, numbers("", -1, 1)]
+    inverse_temperature: Annotated[float, numbers("", MIN_POSITIVE, 1), SavedAs("power")]
+    spread: Annotated[float, numbers("", -1, 1), SavedAs("step")]
     # Sweeps so far, and those after which the search begins and ends
-    cooling_sweeps: NonNegativeInt = 0
-    cooling_first: NonNegativeInt
-    cooling_last: NonNegativeInt
+    sweeps: NonNegativeInt = 0
+    first: NonNegativeInt
+    last: NonNegativeInt
     # Last scores of the held-out tokens of every other document and of the rest, in nats per token; 0 for none
-    cooling_scores: Annotated[Vector, numbers("2")] = field(default_factory=lambda: np.zeros(2))
+    scores: Annotated[Vector, numbers("2")] = field(default_factory=lambda: np.zeros(2))
     # Sum of the inverse temperatures of the last sweeps, and the number of these sweeps
-    cooling_sum: NonNegative = 0.0
-    cooling_averaged: NonNegativeInt = 0
+    sum: NonNegative = 0.0
+    averaged: NonNegativeInt = 0
 
 
 class SmallActiveSets(IntEnum):
@@ -115,7 +117,7 @@ class CollapsedGlobalState(WeighedGlobalState):
     sweeping_again: Annotated[bool | None, UNSAVED] = None
     # Tokens that are held out of the counts, in fits that search for the temperature or whose topics merge and split
     held: HeldTokens | None = None
-    cooling: CoolingState | None = None  # The temperature search, in fits that choose the temperature themselves
+    temperature_search: TemperatureSearch | None = None  # In fits that choose the temperature themselves
     # The trial of small active sets, in fits of large corpora that search for the temperature
     trial: ActiveSetTrial | None = None
 
@@ -130,7 +132,7 @@ class CollapsedGlobalState(WeighedGlobalState):
     @property
     def phase(self) -> Phase:
         """Phase of the schedule that the next sweep belongs to."""
-        held, search, trial = self.held, self.cooling, self.trial
+        held, search, trial = self.held, self.temperature_search, self.trial
         if held is not None:
             # Split-merge moves hold out more tokens than the temperature search.
             share = schedule.search_share(self.corpus_tokens)
@@ -142,7 +144,7 @@ class CollapsedGlobalState(WeighedGlobalState):
             return Phase.CONVERGING
         if trial is not None and 0 < trial.trial_sweeps < schedule.trial_sweeps():
             return Phase.ACTIVE_SET_TRIAL
-        return Phase.FORMING if search.cooling_sweeps < search.cooling_first else Phase.TEMPERATURE_SEARCH
+        return Phase.FORMING if search.sweeps < search.first else Phase.TEMPERATURE_SEARCH
 
     @property
     def pseudo_counts(self) -> Vector:
@@ -183,7 +185,7 @@ class CollapsedGlobalState(WeighedGlobalState):
     @property
     def searching(self) -> bool:
         """True while the temperature is searched for, with or without split-merge moves."""
-        return self.cooling is not None and self.cooling.cooling_step != 0.0
+        return self.temperature_search is not None and self.temperature_search.spread != 0.0
 
     @property
     def releasing(self) -> bool:
@@ -512,11 +514,11 @@ class HeldScoreSums(State):
 
     # Their log probability and their number in the documents of four groups: the first, fifth, ninth document of a
     # shard and so on, and likewise from the second, the third and the fourth; float64 (2, 4)
-    cooling_score: Vector
+    search_score: Vector
 
     def in_groups(self, first: Sequence[int], second: Sequence[int]) -> tuple[Vector, Vector]:
         """Return the scores of two sets of groups in nats per token, and their numbers of tokens; shapes (2,)."""
-        log_probability, tokens = (values[[first, second]].sum(axis=1) for values in self.cooling_score)
+        log_probability, tokens = (values[[first, second]].sum(axis=1) for values in self.search_score)
         return log_probability / np.maximum(tokens, 1.0), tokens
 
 

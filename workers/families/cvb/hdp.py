@@ -284,16 +284,16 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
         bounds = super().objective(global_state, delta)
         return {name: bound - divergence(global_state, delta) for name, bound in bounds.items()}
 
-    def figures(self, global_state: HdpGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: HdpGlobalState) -> dict[str, float]:
         """Return E[alpha], E[gamma], E[beta] and the number of topics that have 99% of the tokens."""
-        figures = {"alpha": global_state.alpha, "gamma": global_state.gamma, "beta": global_state.beta}
-        figures.update(updates.figures(global_state))
-        figures["topics_99"] = float(description.holding(global_state.tokens))
+        metrics = {"alpha": global_state.alpha, "gamma": global_state.gamma, "beta": global_state.beta}
+        metrics.update(updates.metrics(global_state))
+        metrics["topics_99"] = float(description.holding(global_state.tokens))
         if global_state.moves is not None:
             state = global_state.moves
-            figures["topics"] = float(state.topic_alive.sum())
-            figures.update(merges=float(state.merges), deletes=float(state.deletes), splits=float(state.splits))
-        return figures
+            metrics["topics"] = float(state.topic_alive.sum())
+            metrics.update(merges=float(state.merges), deletes=float(state.deletes), splits=float(state.splits))
+        return metrics
 
     def remark(self, global_state: HdpGlobalState) -> str | None:
         """Return a warning where a search for redundant topics has ended without any, so that all topics are left."""
@@ -336,7 +336,7 @@ class Hdp(PlainTopicsFamily[HdpOptions, HdpGlobalState]):
             # The counts are complete: no word has background to spread.
             active=False,
             held=None,
-            cooling=None,
+            temperature_search=None,
             topic_moments=np.stack([tokens, np.zeros(self.options.topics)]),
         )
         return drawing.draw_topics(summary.words, tokens, self.options.beta, stream), global_state

@@ -161,12 +161,12 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
                 after = replace(after, beta_rate=rate, beta=beta)
         return after
 
-    def figures(self, global_state: LdaGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: LdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, B and, where a fit chooses it, the inverse temperature."""
-        figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+        metrics = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
         if global_state.prevalence is not None:
-            figures["concentration"] = float(global_state.alpha.sum())
-        return figures | updates.figures(global_state)
+            metrics["concentration"] = float(global_state.alpha.sum())
+        return metrics | updates.metrics(global_state)
 
     def edited(
         self, global_state: LdaGlobalState, mixing: Vector, tokens: Vector, plain: Vector | None
@@ -185,7 +185,7 @@ class Lda(PlainTopicsFamily[LdaOptions, LdaGlobalState]):
             # The counts are complete: no word has background to spread.
             active=False,
             held=None,
-            cooling=None,
+            temperature_search=None,
             asymmetric_beta=False,
             topic_moments=np.stack([tokens, np.zeros(self.options.topics)]),
         )

@@ -59,13 +59,13 @@ def active_settings(
     """Return the settings of active responsibilities; None where they are dense."""
     if not global_state.active:
         return None
-    counted, cooling, trial = global_state.topic_moments[0], global_state.cooling, global_state.trial
+    counted, search, trial = global_state.topic_moments[0], global_state.temperature_search, global_state.trial
     moving = moving or global_state.releasing
     return ActiveSettings(
         max_topics=options.most_active or 0,
-        inverse_temperature=(options.inverse_temperature or 1.0) if cooling is None else cooling.cooling_power,
-        spread=0.0 if cooling is None else cooling.cooling_step,
-        annealed=cooling is None,
+        inverse_temperature=(options.inverse_temperature or 1.0) if search is None else search.inverse_temperature,
+        spread=0.0 if search is None else search.spread,
+        annealed=search is None,
         # Counts of the start are no movement. With momentum, tokens that topics hand over in a move would overshoot.
         momentum=options.momentum if global_state.tokens.any() and not moving else 0.0,
         totals=global_state.topic_ahead,

@@ -218,10 +218,10 @@ def updated(global_state: LdaGlobalState, delta: Delta, inverse_temperature: flo
     elif sums.prevalence_gradient is not None and sums.prevalence_curvature is not None:
         coefficients = stepped(state, sums.prevalence_gradient, sums.prevalence_curvature)
     sweeps = state.prevalence_sweeps + 1
-    power = inverse_temperature or 1.0
-    if global_state.cooling is not None:
-        power = global_state.cooling.cooling_power
-    free = power == 1.0 and not global_state.searching and sweeps >= schedule.PREVALENCE_FIRST
+    inverse = inverse_temperature or 1.0
+    if global_state.temperature_search is not None:
+        inverse = global_state.temperature_search.inverse_temperature
+    free = inverse == 1.0 and not global_state.searching and sweeps >= schedule.PREVALENCE_FIRST
     if free and not state.prevalence_free:
         # Held concentrations leave the size of exp(x.lambda) open.
         excess = sums.log_prior_total / max(sums.prior_weight, 1.0) - special.log(state.prevalence_concentration)

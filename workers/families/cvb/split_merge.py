@@ -331,7 +331,7 @@ class HeldScore:
 
     def parts(self) -> dict[str, Part]:
         """Return `HeldScoreSums`."""
-        return {"cooling_score": fresh(self._score)}
+        return {"search_score": fresh(self._score)}
 
 
 @dataclass(frozen=True)

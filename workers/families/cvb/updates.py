@@ -37,11 +37,11 @@ from collapsium.workers.families.cvb.global_state import (
     SMALL_SETS,
     ActiveSetTrial,
     CollapsedGlobalState,
-    CoolingState,
     HeldScoreSums,
     SmallActiveSets,
     StepSums,
     SweepSums,
+    TemperatureSearch,
     TopicChanges,
     TopicTotals,
 )
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 GlobalStateT = TypeVar("GlobalStateT", bound=CollapsedGlobalState)
 
 
-def begin_search(summary: Summary) -> CoolingState | None:
+def begin_search(summary: Summary) -> TemperatureSearch | None:
     """Return the state before the search, or of a fit too short for one; None where the corpus is too small."""
     if summary.tokens < schedule.MIN_SEARCH_TOKENS or summary.warm or summary.stochastic or not summary.iterations:
         return None
@@ -68,47 +68,47 @@ def begin_search(summary: Summary) -> CoolingState | None:
     if summary.start > 0 or summary.growing:
         forming = schedule.FORMING_SWEEPS_CLUSTERS
     searching = iterations >= shortest
-    return CoolingState(
-        cooling_power=inverse if searching else schedule.SHORT_INVERSE_TEMPERATURE,
-        cooling_step=schedule.TEMPERATURE_SPREAD if searching else 0.0,
+    return TemperatureSearch(
+        inverse_temperature=inverse if searching else schedule.SHORT_INVERSE_TEMPERATURE,
+        spread=schedule.TEMPERATURE_SPREAD if searching else 0.0,
         # Documents that join score low at first, so that scores of other iterations could not be compared.
-        cooling_first=summary.growing + forming,
-        cooling_last=summary.growing + int(schedule.SEARCH_END * iterations),
+        first=summary.growing + forming,
+        last=summary.growing + int(schedule.SEARCH_END * iterations),
     )
 
 
 def step_search(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
     """Return the global state with the inverse temperature of the next sweep."""
-    old, sums = before.cooling, delta.read(HeldScoreSums)
+    old, sums = before.temperature_search, delta.read(HeldScoreSums)
     if old is None or sums is None or not before.searching:
         return after
-    state = replace(old, cooling_sweeps=old.cooling_sweeps + 1)
+    state = replace(old, sweeps=old.sweeps + 1)
     if before.changing:
         # What topics gain by the change is not due to the temperature.
-        return replace(after, cooling=replace(state, cooling_scores=np.zeros(2)))
-    if state.cooling_sweeps % schedule.SWEEPS_PER_TEMPERATURE == 1:
+        return replace(after, temperature_search=replace(state, scores=np.zeros(2)))
+    if state.sweeps % schedule.SWEEPS_PER_TEMPERATURE == 1:
         scores, tokens = sums.in_groups(COLDER, HOTTER)
-        inverse = old.cooling_power
+        inverse = old.inverse_temperature
         # A score is taken before its sweep, so the change of the score belongs to the previous step, whose halves were
         # swapped.
-        formed = old.cooling_sweeps >= old.cooling_first + schedule.SWEEPS_PER_TEMPERATURE
-        if old.cooling_scores.any() and formed and tokens.all():
-            gains = scores - old.cooling_scores
-            change = schedule.TEMPERATURE_GAIN * (float(gains[1] - gains[0]) / (2.0 * old.cooling_step))
+        formed = old.sweeps >= old.first + schedule.SWEEPS_PER_TEMPERATURE
+        if old.scores.any() and formed and tokens.all():
+            gains = scores - old.scores
+            change = schedule.TEMPERATURE_GAIN * (float(gains[1] - gains[0]) / (2.0 * old.spread))
             largest = schedule.MAX_TEMPERATURE_CHANGE
             inverse = _within_bounds(inverse + min(max(change, -largest), largest))
-        state = replace(state, cooling_power=inverse, cooling_scores=scores)
-    if state.cooling_sweeps % schedule.SWEEPS_PER_TEMPERATURE == 0:
-        state = replace(state, cooling_step=-old.cooling_step)
+        state = replace(state, inverse_temperature=inverse, scores=scores)
+    if state.sweeps % schedule.SWEEPS_PER_TEMPERATURE == 0:
+        state = replace(state, spread=-old.spread)
     # At the end, the mean inverse temperature of the last sweeps stays.
-    averaged = schedule.AVERAGED_SHARE * max(state.cooling_last - state.cooling_first, 0)
-    if state.cooling_sweeps >= state.cooling_last - averaged:
-        total, count = state.cooling_sum + state.cooling_power, state.cooling_averaged + 1
-        state = replace(state, cooling_sum=total, cooling_averaged=count)
-    if state.cooling_sweeps >= state.cooling_last:
-        mean = _within_bounds(state.cooling_sum / state.cooling_averaged)
-        state = replace(state, cooling_step=0.0, cooling_power=mean)
-    return replace(after, cooling=state)
+    averaged = schedule.AVERAGED_SHARE * max(state.last - state.first, 0)
+    if state.sweeps >= state.last - averaged:
+        total, count = state.sum + state.inverse_temperature, state.averaged + 1
+        state = replace(state, sum=total, averaged=count)
+    if state.sweeps >= state.last:
+        mean = _within_bounds(state.sum / state.averaged)
+        state = replace(state, spread=0.0, inverse_temperature=mean)
+    return replace(after, temperature_search=state)
 
 
 def _within_bounds(inverse: float) -> float:
@@ -124,29 +124,29 @@ def end_search(after: GlobalStateT) -> GlobalStateT:
 
 def continue_search(after: GlobalStateT) -> GlobalStateT:
     """Return the global state from which the search continues with fewer held-out tokens than split-merge moves had."""
-    if after.cooling is None or after.held is None:
+    if after.temperature_search is None or after.held is None:
         return after
     held = replace(after.held, held_share=schedule.search_share(after.corpus_tokens))
-    return replace(after, held=held, cooling=replace(after.cooling, cooling_scores=np.zeros(2)))
+    return replace(after, held=held, temperature_search=replace(after.temperature_search, scores=np.zeros(2)))
 
 
-def begin_trial(summary: Summary, options: CollapsedOptions, search: CoolingState | None) -> ActiveSetTrial | None:
+def begin_trial(summary: Summary, options: CollapsedOptions, search: TemperatureSearch | None) -> ActiveSetTrial | None:
     """Return the state before the trial; None for fits without one."""
-    if search is None or not search.cooling_step or summary.tokens < schedule.MIN_TRIAL_TOKENS or options.most_active:
+    if search is None or not search.spread or summary.tokens < schedule.MIN_TRIAL_TOKENS or options.most_active:
         return None
-    if options.topics <= MAX_COMPLETE_TOPICS or search.cooling_first > _last_begin(search):
+    if options.topics <= MAX_COMPLETE_TOPICS or search.first > _last_begin(search):
         return None
     return ActiveSetTrial(trial_sweeps=0, trial_small=SmallActiveSets.NOWHERE)
 
 
-def _last_begin(search: CoolingState) -> int:
+def _last_begin(search: TemperatureSearch) -> int:
     """Return the last sweep of the temperature search after which a trial may begin."""
-    return search.cooling_last - schedule.trial_sweeps() - schedule.SEARCH_SWEEPS_AFTER_TRIAL
+    return search.last - schedule.trial_sweeps() - schedule.SEARCH_SWEEPS_AFTER_TRIAL
 
 
 def step_trial(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) -> GlobalStateT:
     """Return the global state with the active sets of the next sweep."""
-    old, search, sums = before.trial, before.cooling, delta.read(HeldScoreSums)
+    old, search, sums = before.trial, before.temperature_search, delta.read(HeldScoreSums)
     if old is None or delta.read(SweepSums) is None:
         return after
     state = replace(old, trial_selecting=False)
@@ -154,7 +154,7 @@ def step_trial(before: CollapsedGlobalState, after: GlobalStateT, delta: Delta) 
         before.phase is Phase.TEMPERATURE_SEARCH
         and old.trial_sweeps == 0
         and search is not None
-        and search.cooling_sweeps <= _last_begin(search)
+        and search.sweeps <= _last_begin(search)
     )
     if sums is not None and (begins or before.phase is Phase.ACTIVE_SET_TRIAL):
         scores, tokens = sums.in_groups(LARGE_SETS, SMALL_SETS)
@@ -267,8 +267,8 @@ def carried(global_state: GlobalStateT, known: GlobalStateT, options: CollapsedO
     """Return the global state of a warm start, with the temperature and the active sets that another run has chosen."""
     if options.inverse_temperature is not None:
         return global_state
-    if known.cooling is not None:
-        global_state = replace(global_state, cooling=replace(known.cooling, cooling_step=0.0))
+    if known.temperature_search is not None:
+        global_state = replace(global_state, temperature_search=replace(known.temperature_search, spread=0.0))
     trial = known.trial
     if trial is None or not trial.trial_small or options.most_active:
         return global_state
@@ -279,14 +279,14 @@ def carried(global_state: GlobalStateT, known: GlobalStateT, options: CollapsedO
     return replace(global_state, trial=replace(trial, trial_selecting=True))
 
 
-def figures(global_state: CollapsedGlobalState) -> dict[str, float]:
+def metrics(global_state: CollapsedGlobalState) -> dict[str, float]:
     """Return the inverse temperature and the share of small active sets from the next sweep on, where fits choose."""
-    figures, trial = {}, global_state.trial
-    if global_state.cooling is not None:
-        figures["power"] = global_state.cooling.cooling_power
+    metrics, trial = {}, global_state.trial
+    if global_state.temperature_search is not None:
+        metrics["inverse_temperature"] = global_state.temperature_search.inverse_temperature
     if trial is not None:
-        figures["small_active_sets"] = trial.trial_small / SmallActiveSets.EVERYWHERE
-    return figures
+        metrics["small_active_sets"] = trial.trial_small / SmallActiveSets.EVERYWHERE
+    return metrics
 
 
 def moved_moments(global_state: CollapsedGlobalState, delta: Delta) -> Vector:

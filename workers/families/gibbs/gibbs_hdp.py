@@ -238,7 +238,7 @@ class GibbsHdp(FreeTopicsFamily[GibbsHdpOptions, GibbsHdpGlobalState]):
             raise NumericalError(f"the model has more than {MAX_TOPICS} topics; use a smaller gamma or a larger beta")
         return after.with_slots(columns)
 
-    def figures(self, global_state: GibbsHdpGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: GibbsHdpGlobalState) -> dict[str, float]:
         """Return alpha, gamma, the number of topics that have tokens, and of those that hold 99% of them."""
         topics = float(np.count_nonzero(global_state.topic))
         holders = float(holding(global_state.topic))

@@ -150,7 +150,7 @@ class GibbsLda(FreeTopicsFamily[GibbsLdaOptions, GibbsLdaGlobalState]):
                 after = replace(after, beta=max(words.tables_of_words / rate, MIN_PARAMETER))
         return after
 
-    def figures(self, global_state: GibbsLdaGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: GibbsLdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, and B."""
         return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
 

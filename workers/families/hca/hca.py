@@ -387,7 +387,7 @@ class Hca(Simulates[HcaOptions, HcaGlobalState, HcaRows, VectorFactors]):
         constant = 0.5 * global_state.vocabulary * (model.log_tau - special.log(2.0 * np.pi) - model.tau * spread)
         return {"objective": swept.bound + swept.documents * constant - model.kl}
 
-    def figures(self, global_state: HcaGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: HcaGlobalState) -> dict[str, float]:
         """Return the nodes and leaves, how many nodes moved before the sweep, and the noise's variance 1 / E[tau]."""
         tree, fitted = global_state.fitted.tree, global_state.fitted
         leaves = float((tree.levels == tree.depth - 1).sum())

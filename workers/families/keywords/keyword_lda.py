@@ -253,7 +253,7 @@ class KeywordLda(CollapsedFamily[KeywordOptions, KeywordGlobalState]):
             after = replace(after, alpha=np.maximum(tables / -sums.log_eta, MIN_PARAMETER))
         return after
 
-    def figures(self, global_state: KeywordGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: KeywordGlobalState) -> dict[str, float]:
         """Return the mean a_k, and the share of the keyword topics' tokens that come from keywords."""
         topics = np.unique(global_state.keyword_topics)
         tokens = float(global_state.topic_moments[0][topics].sum())

@@ -434,13 +434,13 @@ class GibbsNcrp(Simulates[GibbsNcrpOptions, GibbsNcrpGlobalState, GibbsNcrpRows,
         paths = known.log_paths(global_state.gamma) + known.log_seats()
         return {"objective": words + documents + known.log_documents(float(global_state.alpha.sum())) + paths}
 
-    def figures(self, global_state: GibbsNcrpGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: GibbsNcrpGlobalState) -> dict[str, float]:
         """Return the numbers of nodes and leaves, and eta, alpha and gamma."""
         level, depth = global_state.levels, global_state.alpha.size
-        figures = {"nodes": float((level >= 0).sum()), "leaves": float((level == depth - 1).sum())}
-        figures.update({f"eta_{at}": float(value) for at, value in enumerate(global_state.eta)})
-        figures.update({f"alpha_{at}": float(value) for at, value in enumerate(global_state.alpha)})
-        return {**figures, "gamma": global_state.gamma}
+        metrics = {"nodes": float((level >= 0).sum()), "leaves": float((level == depth - 1).sum())}
+        metrics.update({f"eta_{at}": float(value) for at, value in enumerate(global_state.eta)})
+        metrics.update({f"alpha_{at}": float(value) for at, value in enumerate(global_state.alpha)})
+        return {**metrics, "gamma": global_state.gamma}
 
     def describe(self, block: GibbsNcrpRows, global_state: GibbsNcrpGlobalState, count: int) -> Description:
         """Describe the nodes, depth first, siblings by falling numbers of documents; an id numbers a node's slot."""

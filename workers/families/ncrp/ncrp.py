@@ -397,14 +397,14 @@ class Ncrp(Simulates[NcrpOptions, NcrpGlobalState, NcrpRows, NcrpLocal]):
             value += float((node_sum - gammaln(posterior) + gammaln(words * prior)).sum())
         return {"objective": value}
 
-    def figures(self, global_state: NcrpGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: NcrpGlobalState) -> dict[str, float]:
         """Return the nodes and leaves, the nodes moved before the sweep, and hyperparameters that may be learned."""
         fitted, tree = global_state.fitted, global_state.fitted.tree
-        figures = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
-        figures.update(grown=float(fitted.grown), pruned=float(fitted.pruned), merged=float(fitted.merged))
-        figures["gamma"] = global_state.gamma
-        figures.update({f"alpha_{level}": float(value) for level, value in enumerate(global_state.alpha)})
-        return figures
+        metrics = {"nodes": float(tree.columns.size), "leaves": float((tree.levels == tree.depth - 1).sum())}
+        metrics.update(grown=float(fitted.grown), pruned=float(fitted.pruned), merged=float(fitted.merged))
+        metrics["gamma"] = global_state.gamma
+        metrics.update({f"alpha_{level}": float(value) for level, value in enumerate(global_state.alpha)})
+        return metrics
 
     def describe(self, block: NcrpRows, global_state: NcrpGlobalState, count: int) -> Description:
         """Describe the nodes depth-first, siblings by falling share of the documents; an id numbers its column."""

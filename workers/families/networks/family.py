@@ -167,14 +167,14 @@ class NetworkFamily(
         )
         return after, self.options.topics
 
-    def figures(self, global_state: GlobalStateT) -> dict[str, float]:
+    def metrics(self, global_state: GlobalStateT) -> dict[str, float]:
         """Return the mean alpha_k, B, and the mean b and a of the kinds that have parents."""
         child = np.unique(global_state.plan.links[:, 0])
-        figures = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
+        metrics = {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
         if child.size:
-            figures["strength"] = float(global_state.strength[child].mean())
-            figures["discount"] = float(global_state.discount[child].mean())
-        return figures
+            metrics["strength"] = float(global_state.strength[child].mean())
+            metrics["discount"] = float(global_state.discount[child].mean())
+        return metrics
 
     def describe(self, block: RowsT, global_state: GlobalStateT, count: int) -> Description:
         """Describe the topics, the largest first."""

@@ -467,10 +467,10 @@ class Hdsp(
         totals = totals_bound(global_state.eta * global_state.vocabulary, folded)
         return {"objective": documents + folded.bound_words + totals + float(sticks) + weights}
 
-    def figures(self, global_state: HdspGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: HdspGlobalState) -> dict[str, float]:
         """Return gamma, alpha, the parameters of the weights' prior, and the topics with 99% of the tokens."""
         topics = float(description.holding(global_state.topic_total))
-        weights = scaling_of(global_state.rates).figures(global_state.rates)
+        weights = scaling_of(global_state.rates).metrics(global_state.rates)
         return {"gamma": global_state.gamma, "alpha": float(global_state.prior.sum()), **weights, "topics_99": topics}
 
     def label_table(self, global_state: HdspGlobalState) -> LabelTable:

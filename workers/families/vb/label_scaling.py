@@ -113,7 +113,7 @@ class Scaling(ABC, Generic[WeightsT]):
         """Return the weights' part of the bound, in nats."""
         return self.weights_bound(self.weights(rates))
 
-    def figures(self, rates: LabelRates) -> dict[str, float]:
+    def metrics(self, rates: LabelRates) -> dict[str, float]:
         """Return the parameters of the weights' prior."""
         return self.weights_figures(self.weights(rates))
 

@@ -218,7 +218,7 @@ class VbLda(
             return {}
         return {"objective": swept.bound_documents + folded.bound_words + totals_bound(global_state.beta, folded)}
 
-    def figures(self, global_state: VbLdaGlobalState) -> dict[str, float]:
+    def metrics(self, global_state: VbLdaGlobalState) -> dict[str, float]:
         """Return the mean a_k, and B."""
         return {"alpha": float(global_state.alpha.mean()), "beta": global_state.beta}
 

@@ -99,13 +99,13 @@ def sweep_active(
     active: ActiveTopics,
     before: ActiveState,
     priors: Priors,
-    powers: Float64Vector,
+    inverse_temperatures: Float64Vector,
     running: RunningCounts,
     after: NewActiveState,
 ) -> None:
     """Update the responsibilities of a run of documents by the zeroth order; twin: `naive.active.sweep`.
 
-    Shapes: `powers` (2,).
+    Shapes: `inverse_temperatures` (2,).
     """
     rows, topics, offsets, starts = running.rows, priors.topics.size, pairs.offsets, before.starts
     active_offsets, counts = active.offsets, before.counts
@@ -133,12 +133,12 @@ def sweep_active(
                 share = _begin_own(document, (begin, size), left, active, before, priors, cells)
             if long:
                 _begin_window(begin, size, before, cells, exact, document_prior)
-        power, background = np.float32(powers[document % 2]), (tokens, growth, share)
+        inverse_temperature, background = np.float32(inverse_temperatures[document % 2]), (tokens, growth, share)
         if starts[document + 1] + LANES <= responsibilities.size:
-            work = DocumentWorkspace(places, cells, steps, power, True)
+            work = DocumentWorkspace(places, cells, steps, inverse_temperature, True)
             tokens = _update_pairs((window, size), windows, pairs, background, before, after, work, flat)
         else:
-            at_end = DocumentWorkspace(places, cells, steps, power, False)
+            at_end = DocumentWorkspace(places, cells, steps, inverse_temperature, False)
             tokens = _update_pairs((window, size), windows, pairs, background, before, after, at_end, flat)
         if long:
             if pair_counts[first] > WINDOW:
@@ -154,7 +154,7 @@ def sweep_active(
             for j in range(size):
                 rest -= exact[j] - counts[begin + j]
         elif is_long[window]:
-            at_end = DocumentWorkspace(places, cells, steps, power, False)
+            at_end = DocumentWorkspace(places, cells, steps, inverse_temperature, False)
             rest = recount(document, size, pairs, after.starts, after.responsibilities, recounted, at_end)
         background_after[document] = max(rest, 0.0)
         _end_document((begin, size), (is_long[window], weighted), active, before, after, running, cells, exact)
@@ -428,7 +428,7 @@ def _update_pairs(
         if size < rows.topics:
             more = share + max(tokens - weight + held, ZERO) * growth
             background_total = _background_weight(np.float32(rows.background_weight[row]), known, more)
-        if work.power != ONE:
+        if work.inverse_temperature != ONE:
             total, background_total = _temper(size, rows.topics, total, background_total, work)
         scale, unit = NEARLY / max(total + background_total, MIN_TOTAL), rows.units[row]
         half = rounding_of(pairs.weights, unit)
@@ -595,7 +595,7 @@ def _background_weight(total: Number, known: Number, more: Number) -> Number:
 def _temper(
     size: int, topics: int, total: Number, background_total: Number, work: DocumentWorkspace
 ) -> tuple[Number, Number]:
-    """Raise a pair's weights to a power, up to a factor; return their sum and the background's weight.
+    """Raise a pair's weights to the inverse temperature, up to a factor; return their sum and the background's weight.
 
     Inactive topics are taken as equal. A square is computed as such, of weights scaled to about 1.
     """
@@ -604,15 +604,19 @@ def _temper(
     scale = spread_evenly(np.float32(size + 1) / max(total + inactive_weight, MIN_TOTAL))
     for group in range((size + LANES - 1) // LANES):
         at = group * LANES * FIELDS + WEIGHT
-        if work.power == TWO:
+        if work.inverse_temperature == TWO:
             weight = load(work.cells, at) * scale
             weight = weight * weight
         else:
-            weight = to_power(load(work.cells, at), work.power)
+            weight = to_power(load(work.cells, at), work.inverse_temperature)
         store(work.cells, at, weight)
         tempered = tempered + weight
     equal = spread_evenly(inactive_weight) * scale
-    equal = equal * equal if work.power == TWO else to_power(spread_evenly(inactive_weight), work.power)
+    equal = (
+        equal * equal
+        if work.inverse_temperature == TWO
+        else to_power(spread_evenly(inactive_weight), work.inverse_temperature)
+    )
     return sum_of(tempered), first_of(equal) * inactive
 
 

@@ -174,7 +174,7 @@ class DocumentWorkspace(NamedTuple):
     places: Array  # The bits of `cells`, by which topics are read and written; int32 (64 groups,)
     cells: Array  # The groups; float32 (64 groups,)
     steps: Array  # Responsibilities at the end of their array; uint16 (8,)
-    power: Number  # Inverse temperature
+    inverse_temperature: Number
     inside: bool  # Whether eight responsibilities from any of the document's on are within their array
 
 

@@ -150,7 +150,7 @@ def test_numbers_beyond_either_limit__end_a_fit_by_name(value, limit):
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e300])
-def test_figures_that_are_not_finite__end_a_fit_with_their_name(small, tmp_path, monkeypatch, value):
+def test_metrics_that_are_not_finite__end_a_fit_with_their_name(small, tmp_path, monkeypatch, value):
     monkeypatch.setattr(load_family("lda"), "objective", lambda *_: {"objective": value})
     with pytest.raises(NumericalError, match="iteration 0: objective is no longer finite"):
         fit(small[0], tmp_path / "run", family="lda", topics=2, iterations=1, scheduler="serial")

@@ -32,7 +32,7 @@ def replacing(problem):
 def course_of(problem, limits):
     """Return the progress of a fit's iterations, and the bits of its last state."""
     last = Checkpointer()
-    reports = [(p.iteration, p.change, p.figures, p.stop_reason) for _, p in Fit(problem, limits, last)]
+    reports = [(p.iteration, p.change, p.metrics, p.stop_reason) for _, p in Fit(problem, limits, last)]
     return reports, state_bits(last.last.state)
 
 

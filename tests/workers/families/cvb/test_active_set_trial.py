@@ -39,7 +39,7 @@ def state_before(tokens=LARGE, iterations=60, family="lda", **options):
 def after_sweep(state, scores, tokens=5000.0, swept_sums=True):
     """Return the state after a sweep in which the held-out tokens of the four groups had these scores, in nats per
     token."""
-    parts = {"cooling_score": fresh(np.array([np.array(scores) * tokens, np.full(4, tokens)]))}
+    parts = {"search_score": fresh(np.array([np.array(scores) * tokens, np.full(4, tokens)]))}
     if swept_sums:
         parts |= {name: fresh(np.array(1.0)) for name in ("documents", "tokens", "log_eta")}
     return updates.decide(state, state, Delta(parts))
@@ -53,7 +53,7 @@ def states_of_search(state, loss, gain, trend=0.0, group=(0.0, 0.0, 0.0, 0.0)):
     """
     states, had = [state], NOWHERE
     while state.searching:
-        power, step = state.cooling.cooling_power, state.cooling.cooling_step
+        power, step = state.temperature_search.inverse_temperature, state.temperature_search.spread
         scores = np.array(group) + trend * len(states) - (power + step * np.array([1, -1, 1, -1]) - 0.85) ** 2
         scores -= loss * np.array([had == EVERYWHERE, had == EVERYWHERE, had > NOWHERE, had > NOWHERE])
         scores += gain * (had == EVERYWHERE)
@@ -138,7 +138,7 @@ def test_selection_of_active_sets__waits_for_the_first_sweep():
 def test_fits_of_large_corpora_with_many_topics__try_small_active_sets(options, tries):
     state = state_before(**options)
     assert (state.trial is not None) == tries
-    assert ("small_active_sets" in updates.figures(state)) == tries
+    assert ("small_active_sets" in updates.metrics(state)) == tries
     if tries:
         states = states_of_search(state, 0.0, 0.1)
         assert states[-1].trial.trial_small == EVERYWHERE

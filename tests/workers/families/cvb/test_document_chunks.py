@@ -185,7 +185,7 @@ def test_held_out_tokens__are_scored_by_the_group_of_their_document(state, size,
         patch.setattr(module, "CHUNK_RESPONSIBILITIES", size)
         for chunk in document_chunks(state.shard, local_of(state)):
             sums.add(chunk, working, parameters)
-    found = sums.parts()["cooling_score"].values
+    found = sums.parts()["search_score"].values
     group = np.repeat(np.arange(state.shard.documents), np.diff(state.shard.offsets)) % SCORED_GROUPS
     counts, of_topics = working.topics.rows.astype(np.float64), working.topics.totals
     assert found.shape == (2, SCORED_GROUPS)

@@ -56,7 +56,7 @@ def stopped(simulated, out, number):
     return out
 
 
-def test_figures__count_topics_and_moves(run_with_moves, simulated, tmp_path):
+def test_metrics__count_topics_and_moves(run_with_moves, simulated, tmp_path):
     iterations = iterations_of(run_with_moves)
     for before, after in zip(iterations, iterations[1:], strict=False):
         pending = after["topics"] + after["merges"] + after["deletes"] - after["splits"] - OPTIONS["topics"]

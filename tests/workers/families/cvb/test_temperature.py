@@ -61,7 +61,7 @@ def after_sweep(state, scores, tokens=5000.0):
     """Return the state after a sweep in which the held-out tokens of the two halves had these scores, in nats per
     token."""
     log_probability = np.tile(np.broadcast_to(scores, 2), 2) * tokens
-    delta = Delta({"cooling_score": fresh(np.array([log_probability, np.full(4, tokens)]))})
+    delta = Delta({"search_score": fresh(np.array([log_probability, np.full(4, tokens)]))})
     return updates.decide(state, state, delta)
 
 
@@ -72,9 +72,9 @@ def after_search(state, score_of):
     """
     sweeps, powers, scores = 0, [], np.full(2, -8.0)
     while state.searching:
-        powers.append(state.cooling.cooling_power)
+        powers.append(state.temperature_search.inverse_temperature)
         after = after_sweep(state, scores)
-        step = state.cooling.cooling_step
+        step = state.temperature_search.spread
         scores = np.array([score_of(powers[-1] + sign * step, sweeps) for sign in (1, -1)])
         state, sweeps = after, sweeps + 1
     return state, powers
@@ -89,23 +89,30 @@ def test_scores_of_sweeps_that_merge_or_split_topics__are_ignored(into, split, c
     state = recorded_family("hdp", {"topics": 3}).initialise(summary, Stream(1, "start"))
     moves = replace(split_merge.begin(3, 200), moving=True, moves_into=np.array(into))
     moves = replace(moves, moves_split=np.array([split, -1, -1]))
-    search = replace(state.cooling, cooling_sweeps=100, cooling_first=16, cooling_scores=np.array([-8.0, -8.0]))
-    found = after_sweep(replace(state, cooling=search, moves=moves), np.array([-7.0, -9.0])).cooling
-    assert (found.cooling_power != search.cooling_power) is counts
-    assert found.cooling_scores.any() == counts
-    assert found.cooling_sweeps == 101
+    search = replace(state.temperature_search, sweeps=100, first=16, scores=np.array([-8.0, -8.0]))
+    found = after_sweep(
+        replace(state, temperature_search=search, moves=moves), np.array([-7.0, -9.0])
+    ).temperature_search
+    assert (found.inverse_temperature != search.inverse_temperature) is counts
+    assert found.scores.any() == counts
+    assert found.sweeps == 101
 
 
 @given(st.lists(st.floats(-9.0, -5.0), min_size=400, max_size=400), st.integers(20, 200), st.sampled_from([0, 5]))
 def test_any_scores__lead_to_an_inverse_temperature_within_bounds_before_the_last_iterations(scores, iterations, start):
     state, sweeps = state_before_search(iterations, start=start), 0
     while state.searching:
-        before = state.cooling.cooling_power
+        before = state.temperature_search.inverse_temperature
         state = after_sweep(state, scores[2 * sweeps : 2 * sweeps + 2])
         sweeps += 1
-        assert schedule.MIN_INVERSE_TEMPERATURE <= state.cooling.cooling_power <= schedule.MAX_INVERSE_TEMPERATURE
         assert (
-            not state.searching or abs(state.cooling.cooling_power - before) <= schedule.MAX_TEMPERATURE_CHANGE + 1e-9
+            schedule.MIN_INVERSE_TEMPERATURE
+            <= state.temperature_search.inverse_temperature
+            <= schedule.MAX_INVERSE_TEMPERATURE
+        )
+        assert (
+            not state.searching
+            or abs(state.temperature_search.inverse_temperature - before) <= schedule.MAX_TEMPERATURE_CHANGE + 1e-9
         )
         assert (state.held.held_share > 0.0) == state.searching
     assert sweeps <= schedule.SEARCH_END * iterations
@@ -116,7 +123,7 @@ def test_a_noisy_search__ends_at_the_mean_of_its_last_third():
     drawn, powers = np.random.default_rng(3), []
     while state.searching:
         state = after_sweep(state, -7.0 + drawn.normal(0.0, 0.01, 2))
-        powers.append(state.cooling.cooling_power)
+        powers.append(state.temperature_search.inverse_temperature)
     last = powers[-1 - (180 - 4) // 3 : -1]
     assert np.std(last) > 0.005
     assert powers[-1] == pytest.approx(np.mean(last), abs=0.002)
@@ -129,22 +136,22 @@ def test_scores_with_a_trend__lead_to_the_best_inverse_temperature(best, start, 
     state, powers = after_search(
         state_before_search(150, start=start), lambda power, sweeps: -7.0 - 2.0 * (power - best) ** 2 + trend * sweeps
     )
-    assert state.cooling.cooling_power == pytest.approx(best, abs=0.01)
+    assert state.temperature_search.inverse_temperature == pytest.approx(best, abs=0.01)
     assert powers[0] == (schedule.CLUSTERS_INVERSE_TEMPERATURE if start else schedule.RANDOM_INVERSE_TEMPERATURE)
 
 
 @pytest.mark.parametrize(("growing", "start"), [(60, 0), (0, 0), (0, 5)])
 def test_the_search__begins_when_topics_have_formed_over_all_documents(growing, start):
     state = state_before_search(200, growing=growing, start=start)
-    first = state.cooling.cooling_power
+    first = state.temperature_search.inverse_temperature
     for number in range(
         growing + (schedule.FORMING_SWEEPS_CLUSTERS if growing or start else schedule.FORMING_SWEEPS_RANDOM)
     ):
         state = after_sweep(state, [-7.0 - 0.1 * (number % 4 < 2), -7.0])
-        assert state.cooling.cooling_power == first
+        assert state.temperature_search.inverse_temperature == first
     for number in range(2 * schedule.SWEEPS_PER_TEMPERATURE):
         state = after_sweep(state, [-7.0 - 0.1 * (number % 4 < 2), -7.0])
-    assert state.cooling.cooling_power != first
+    assert state.temperature_search.inverse_temperature != first
 
 
 @pytest.mark.parametrize(
@@ -167,8 +174,8 @@ def test_short_fits_and_small_corpora__do_not_search(iterations, tokens, start, 
 @pytest.mark.parametrize(("tokens", "power"), [(10**6, schedule.SHORT_INVERSE_TEMPERATURE), (999, None)])
 def test_short_fits__have_a_fixed_inverse_temperature(tokens, power):
     state = state_before_search(19, tokens)
-    assert (None if state.cooling is None else state.cooling.cooling_power) == power
-    assert after_sweep(state, -7.0).cooling == state.cooling
+    assert (None if state.temperature_search is None else state.temperature_search.inverse_temperature) == power
+    assert after_sweep(state, -7.0).temperature_search == state.temperature_search
 
 
 @pytest.mark.parametrize("options", [{}, {"topics": 140}, {"learn": ("asymmetric-alpha", "beta")}], ids=str)
@@ -196,7 +203,7 @@ def test_scores__describe_the_state_at_the_beginning_of_an_iteration(simulated):
         states = (state for state, _ in Fit(problem, Limits(iterations=ITERATIONS)))
         state = next(state for state in states if state.iteration == 1)
         assert state.global_state.sweeping_again is None
-        found.append(state.global_state.cooling.cooling_scores)
+        found.append(state.global_state.temperature_search.scores)
     assert found[0].all()
     assert found[0].tolist() == found[1].tolist()
 
@@ -208,7 +215,7 @@ def test_the_search__continues_with_fewer_held_out_tokens_after_split_merge_move
     for state, _ in Fit(problem, Limits(iterations=iterations)):
         check_recount(problem, state)
         shares.append(state.global_state.held.held_share)
-        powers.append(state.global_state.cooling.cooling_power)
+        powers.append(state.global_state.temperature_search.inverse_temperature)
         alphas.append(state.global_state.alpha)
         phases.append(state.global_state.phase)
     assert [phase for phase, _ in itertools.groupby(phases)] == [
@@ -229,7 +236,7 @@ def test_a_run_that_stops_before_during_and_after_the_release_of_tokens__is_resu
     simulated, serial_run, tmp_path
 ):
     run = tmp_path / "run"
-    powers = [event["power"] for event in iterations_of(serial_run)]
+    powers = [event["inverse_temperature"] for event in iterations_of(serial_run)]
     ended = next(number for number in range(6, len(powers)) if len(set(powers[number:])) == 1)
     options = {"family": Model(serial_run).record.family, "heldout": simulated[1], "scheduler": "serial", **FIT}
     start = functools.partial(fit, simulated[0], run, **options)
@@ -254,7 +261,7 @@ def test_resuming_with_iterations_that_end_during_the_search__is_refused(simulat
 
 
 def test_a_warm_start__continues_with_the_inverse_temperature_of_its_source(simulated, serial_run, tmp_path):
-    found = iterations_of(serial_run)[-1]["power"]
+    found = iterations_of(serial_run)[-1]["inverse_temperature"]
     fit(
         simulated[0],
         tmp_path / "warm",
@@ -263,7 +270,7 @@ def test_a_warm_start__continues_with_the_inverse_temperature_of_its_source(simu
         scheduler="serial",
         **FIT,
     )
-    assert {event["power"] for event in iterations_of(tmp_path / "warm")} == {found}
+    assert {event["inverse_temperature"] for event in iterations_of(tmp_path / "warm")} == {found}
     assert verify(tmp_path / "warm").broken == []
 
 

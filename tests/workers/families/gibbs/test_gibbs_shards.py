@@ -135,7 +135,7 @@ def test_topics_born_in_several_shards__stay_separate_and_more_slots_are_made(tm
         np.testing.assert_array_equal(after.free, after.topic == 0)
         np.testing.assert_array_equal(after.pi > 0.0, after.topic > 0)
         assert after.pi.sum() < 1.0
-        assert progress.figures["topics"] == np.count_nonzero(after.topic)
+        assert progress.metrics["topics"] == np.count_nonzero(after.topic)
     rounds = [born[at : at + 5] for at in range(0, len(born), 5)]
     assert len(rounds) == 12
     assert all(

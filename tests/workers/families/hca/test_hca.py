@@ -86,14 +86,14 @@ def test_objective__never_decreases_unless_nodes_are_removed(tmp_path, name, for
     corpus = corpus_of(tmp_path, CORPORA[name])
     for nodes in (depth, 9):
         _, found = states(corpus, "hca", {"form": form, "depth": depth, "max_nodes": nodes}, 25)
-        figures = [progress.figures for _, progress in found if progress.iteration > 0]
-        assert all(np.isfinite(record["objective"]) for record in figures)
-        for before, after in pairwise(figures):
+        metrics = [progress.metrics for _, progress in found if progress.iteration > 0]
+        assert all(np.isfinite(record["objective"]) for record in metrics)
+        for before, after in pairwise(metrics):
             allowed = 1e-7 * abs(before["objective"])
             if not after["pruned"] + after["merged"]:
                 assert after["objective"] >= before["objective"] - allowed
-        assert figures[-1]["nodes"] <= nodes
-        assert figures[-1]["noise"] > 0.0
+        assert metrics[-1]["nodes"] <= nodes
+        assert metrics[-1]["noise"] > 0.0
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -102,7 +102,7 @@ def test_objective__never_decreases_for_any_seed(tmp_path, form, seed):
     corpus = corpus_of(tmp_path, simulated_vectors(seed, 90, 4))
     options = {"form": form, "depth": 3, "max_nodes": 14, "compare": False, "merge": 1.0, "prune": 0.0}
     _, found = states(corpus, "hca", options, 25)
-    objectives = [progress.figures["objective"] for _, progress in found if progress.iteration > 0]
+    objectives = [progress.metrics["objective"] for _, progress in found if progress.iteration > 0]
     for before, after in pairwise(objectives):
         assert after >= before - 1e-9 * abs(before)
     assert objectives[-1] > objectives[0]
@@ -212,7 +212,7 @@ def test_the_number_of_shards__does_not_change_the_tree(tmp_path, form):
     values, found, shapes = simulated_vectors(13, 84), [], []
     for shards in (1, 3, 7):
         _, final = states(corpus_of(tmp_path, values, shards), "hca", {"form": form, "depth": 3, "max_nodes": 10}, 9)
-        found.append(final[-1][1].figures["objective"])
+        found.append(final[-1][1].metrics["objective"])
         shapes.append(final[-1][0].global_state.fitted.node_parent.tolist())
     assert found == pytest.approx([found[0]] * 3, rel=1e-6)
     assert shapes == [shapes[0]] * 3
@@ -221,7 +221,7 @@ def test_the_number_of_shards__does_not_change_the_tree(tmp_path, form):
 def test_dividing_columns_into_blocks__does_not_change_the_fit(tmp_path):
     corpus = corpus_of(tmp_path, simulated_vectors(14, 50, 6))
     found = [states(corpus, "hca", {"max_nodes": 7}, 12, cuts=cuts)[1][-1] for cuts in ((0, 6), (0, 1, 4, 6))]
-    assert found[1][1].figures["objective"] == pytest.approx(found[0][1].figures["objective"], rel=1e-9)
+    assert found[1][1].metrics["objective"] == pytest.approx(found[0][1].metrics["objective"], rel=1e-9)
 
 
 def test_local_states_in_scratch_files__give_the_same_bits(corpus, tmp_path):
@@ -279,7 +279,7 @@ def test_initial_clusters__do_not_depend_on_the_order_of_vectors(tmp_path):
     models = []
     for name, order in (("as", np.arange(50)), ("is", np.random.default_rng(0).permutation(50))):
         corpus = write_vectors(tmp_path / name, values[order], 60)
-        models.append(states(corpus, "hca", {"max_nodes": 7}, 10)[1][-1][1].figures["objective"])
+        models.append(states(corpus, "hca", {"max_nodes": 7}, 10)[1][-1][1].metrics["objective"])
     assert models[1] == pytest.approx(models[0], rel=1e-6)
 
 

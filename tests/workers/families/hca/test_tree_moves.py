@@ -29,9 +29,9 @@ def simulated(tmp_path_factory):
     return place / "c"
 
 
-def fitted_with_figures(corpus, iterations, **options):
+def fitted_with_metrics(corpus, iterations, **options):
     _, found = states(corpus, "hca", options, iterations)
-    return found, [progress.figures for _, progress in found if progress.iteration > 0]
+    return found, [progress.metrics for _, progress in found if progress.iteration > 0]
 
 
 def trials(found):
@@ -42,14 +42,14 @@ def trials(found):
 @pytest.mark.parametrize("form", ["conditional", "factorised"])
 def test_accepted_splits__increase_the_bound(simulated, form):
     options = {"depth": 3, "max_nodes": 13, "form": form}
-    plain, without = fitted_with_figures(simulated, 30, split=False, **options)
-    found, figures = fitted_with_figures(simulated, 30, **options)
+    plain, without = fitted_with_metrics(simulated, 30, split=False, **options)
+    found, metrics = fitted_with_metrics(simulated, 30, **options)
     assert trials(found) > 0
     assert trials(plain) == 0
-    assert sum(record["grown"] for record in figures) > 0
-    assert figures[-1]["objective"] > without[-1]["objective"] + 10.0
-    assert max(record["nodes"] for record in figures) <= 13
-    for before, after in pairwise(figures):
+    assert sum(record["grown"] for record in metrics) > 0
+    assert metrics[-1]["objective"] > without[-1]["objective"] + 10.0
+    assert max(record["nodes"] for record in metrics) <= 13
+    for before, after in pairwise(metrics):
         # a split includes a merge that makes room for it
         went = after["pruned"] + after["merged"] and not after["grown"]
         assert went or after["objective"] >= before["objective"] - 1e-7 * abs(before["objective"])
@@ -59,10 +59,10 @@ def test_accepted_splits__increase_the_bound(simulated, form):
 def test_rejected_splits__leave_all_bits_as_they_were(simulated, form, monkeypatch):
     monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13, "form": form, **QUIET}
-    plain, without = fitted_with_figures(simulated, 24, split=False, **options)
-    found, figures = fitted_with_figures(simulated, 24, **options)
+    plain, without = fitted_with_metrics(simulated, 24, split=False, **options)
+    found, metrics = fitted_with_metrics(simulated, 24, **options)
     assert trials(found) > 1
-    assert [record["objective"] for record in figures] == [record["objective"] for record in without]
+    assert [record["objective"] for record in metrics] == [record["objective"] for record in without]
     for split_shard, plain_shard in zip(found[-1][0].swept, plain[-1][0].swept, strict=True):
         local = split_shard.value.local.to_arrays()
         for name, values in plain_shard.value.local.to_arrays().items():
@@ -79,7 +79,7 @@ def test_a_run_that_stops_during_a_trial__is_resumed_to_the_same_bits(simulated,
     if not kept:
         monkeypatch.setattr(splitting, "surpassed", lambda splits, bound: False)
     options = {"depth": 3, "max_nodes": 13}
-    found, _ = fitted_with_figures(simulated, 24, **options)
+    found, _ = fitted_with_metrics(simulated, 24, **options)
     on_trial = [state.iteration for state, _ in found if state.global_state.splits.trial_left]
     assert on_trial
     # The number of sweeps of a trial depends on the processor's rounding; a trial may last beyond iteration 24.

@@ -140,8 +140,8 @@ class TestNCRP(Conformance):
         """It may only decrease when nodes are pruned or merged; growing nodes does not decrease it."""
         _, found = states(small[0], self.family, options, 35)
         require_ascent(found)
-        assert all(math.isfinite(value) for _, progress in found for value in progress.figures.values())
-        assert found[-1][1].figures["nodes"] <= options.get("max_nodes", 256)
+        assert all(math.isfinite(value) for _, progress in found for value in progress.metrics.values())
+        assert found[-1][1].metrics["nodes"] <= options.get("max_nodes", 256)
 
     def test_fit__accepts_one_word_one_document_and_one_topic(self, tmp_path, options):
         corpus = write_corpus(tmp_path / "one", [{0: 1}], 1)
@@ -165,9 +165,9 @@ def widened(levels, alpha):
 
 def require_ascent(found):
     """Require that the objective never decreases, except when nodes are pruned or merged."""
-    figures = [progress.figures for _, progress in found if "objective" in progress.figures]
-    assert len(figures) > 30
-    for before, after in zip(figures, figures[1:], strict=False):
+    metrics = [progress.metrics for _, progress in found if "objective" in progress.metrics]
+    assert len(metrics) > 30
+    for before, after in zip(metrics, metrics[1:], strict=False):
         moved = after["pruned"] > 0 or after["merged"] > 0
         assert moved or after["objective"] >= before["objective"] - FALL * abs(before["objective"])
 
@@ -234,7 +234,7 @@ def test_objective__ascends_on_a_simulated_tree(tmp_path, options, seed):
     depth = 2 + seed % 3
     _, found = states(corpus, "ncrp", {**options, "depth": depth}, 45)
     require_ascent(found)
-    assert sum(progress.figures["merged"] for _, progress in found) > 0
+    assert sum(progress.metrics["merged"] for _, progress in found) > 0
 
 
 @pytest.mark.parametrize("options", mark_rest_long(TestNCRP.matrix), ids=str)
@@ -246,7 +246,7 @@ def test_the_number_of_shards__changes_nothing_but_rounding(tmp_path, options):
         corpus = write_corpus(tmp_path / str(number), rows, 30, shard_tokens=tokens // shards + 1)
         assert len(Corpus(corpus).manifest.shards) == pytest.approx(shards, abs=1)
         _, final = states(corpus, "ncrp", options, 10)
-        found.append([progress.figures["objective"] for _, progress in final if "objective" in progress.figures])
+        found.append([progress.metrics["objective"] for _, progress in final if "objective" in progress.metrics])
     for sharded in found[1:]:
         np.testing.assert_allclose(sharded, found[0], rtol=1e-6)
 
@@ -257,11 +257,11 @@ def test_trees__grow_for_documents_that_fit_no_path(small):
         options = {"leaves": 1, "new_paths": grow, "gamma": 5.0, "compare": False, "merge": 1.0, "prune": 0.0}
         _, found = states(small[0], "ncrp", options, 35)
         require_ascent(found)
-        figures = [progress.figures for _, progress in found]
-        settled = next(n for n, record in enumerate(figures) if record["nodes"] == 3)
-        assert (sum(record["grown"] for record in figures[settled + 1 :]) > 0) == (grow > 0)
-        assert (figures[-1]["nodes"] > 3) == (grow > 0)
-        for before, after in zip(figures[settled:], figures[settled + 1 :], strict=False):
+        metrics = [progress.metrics for _, progress in found]
+        settled = next(n for n, record in enumerate(metrics) if record["nodes"] == 3)
+        assert (sum(record["grown"] for record in metrics[settled + 1 :]) > 0) == (grow > 0)
+        assert (metrics[-1]["nodes"] > 3) == (grow > 0)
+        for before, after in zip(metrics[settled:], metrics[settled + 1 :], strict=False):
             assert after["nodes"] == before["nodes"] + after["grown"]
 
 
@@ -316,7 +316,7 @@ def test_options_per_level__have_defaults():
     np.testing.assert_array_equal(make_options("ncrp", {"posterior": "dirichlet"}).etas(), [1.0] * 3)
 
 
-def test_figures__count_nodes_and_moves(small, tmp_path):
+def test_metrics__count_nodes_and_moves(small, tmp_path):
     fit(small[0], tmp_path / "run", family="ncrp", scheduler="serial", iterations=20)
     events = [event for event in Run(tmp_path / "run").events() if event["event"] == "iteration"]
     for before, after in zip(events, events[1:], strict=False):

@@ -264,7 +264,7 @@ def test_a_warm_start__stays_where_the_other_run_converged():
 
 def test_the_bound__increases_after_the_even_sweeps(small):
     _, found = states(small[0], "vb-lda", {"topics": 4, "even_sweeps": 3}, 12)
-    values = [progress.figures["objective"] for _, progress in found if "objective" in progress.figures]
+    values = [progress.metrics["objective"] for _, progress in found if "objective" in progress.metrics]
     assert all(after >= before - 1e-7 * abs(before) for before, after in zip(values[3:], values[4:], strict=False))
 
 
