@@ -34,8 +34,8 @@ class FamilyFlags(Options):
         description="model family, required unless the configuration or the resumed run names it: "
         f"{', '.join(family_names())}; with --help, its options are listed too",
     )
-    settings: Annotated[Texts, Value("NAME=VALUE", flag="--set")] = Field(
-        (), description="an option of the family, with a TOML value, such as --set 'learn=[\"alpha\"]'; may be repeated"
+    settings: Annotated[Texts, Value("NAME=VALUE", flag="--set", note="may be repeated")] = Field(
+        (), description="an option of the family, with a TOML value, such as --set 'learn=[\"alpha\"]'"
     )
 
 

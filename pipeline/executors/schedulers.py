@@ -156,7 +156,10 @@ class SchedulerOptions(Options):
 
     heading = _WHERE
     scheduler: Annotated[
-        str | ClientOrCluster, Value("WHERE"), BeforeValidator(as_scheduler), Accepts(str | os.PathLike[str] | Any)
+        str | ClientOrCluster,
+        Value("WHERE"),
+        BeforeValidator(as_scheduler),
+        Accepts(str | os.PathLike[str] | Any, "str, path-like, or Dask client or cluster"),
     ] = Field(
         None,
         validate_default=True,
