@@ -91,8 +91,9 @@ print(f"{online.score(unseen):.3f} nats per token after one pass")
 
 # %%
 # ``n_components`` is the largest number of topics of ``CollapsedHDP``.
-# With 100 iterations or more, it removes topics that it finds redundant;
-# in texts it usually finds none (:doc:`/algorithms/number-of-topics`).
+# With 100 iterations or more, it removes topics that it finds
+# redundant; in texts it usually finds none
+# (:doc:`/algorithms/number-of-topics`).
 
 process = CollapsedHDP(n_components=40, max_iter=100, random_state=0)
 process.fit(counts)

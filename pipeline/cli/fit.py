@@ -197,7 +197,7 @@ def estimate(
     exceed the memory are spilled to disk. `collapsium fit` refuses a fit that cannot run,
     and prints this table.
 
-    The options are those of `collapsium fit` that describe the fit and where it runs,
+    It accepts the options of `collapsium fit` that describe the fit and where it runs,
     though some of them affect no resource.
     """
     request = gather(chosen, config.config, flags, (options, execution, exchange))

@@ -149,8 +149,8 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
         "tokens, to which topics are not fitted during the search: "
         f"{schedule.SPLIT_MERGE_HELD_TOKENS:,.0f} tokens, but at least {schedule.MIN_SPLIT_MERGE_HELD_SHARE:.0%} and "
         f"at most {schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} of the corpus (default: true with active responsibilities, "
-        f"at least {schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations, at most {schedule.MAX_SPLIT_MERGE_TOPICS:,} topics "
-        "and no seed words, except in a warm start)",
+        f"at least {schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations, at most {schedule.MAX_SPLIT_MERGE_TOPICS:,} "
+        "topics and no seed words, except in a warm start)",
     )
     learn: tuple[Learned, ...] | None = Field(
         None,
