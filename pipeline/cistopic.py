@@ -170,7 +170,8 @@ def run_models(
         branch on polars, ``K_topics.cell_topic_probabilities.parquet`` and ``K_topics.region_topic_counts.parquet``.
         Names of the model of `hdp` begin with ``hdp_``.
     hdp : int, optional
-        Also fit `hdp` with at most this many topics; the last model is then the one whose number of topics it found.
+        Also fit `hdp` with at most this many topics, as the last model. It removes redundant topics only if `n_iter`
+        is 100 or more.
 
     Returns
     -------

@@ -107,7 +107,8 @@ class Model:
     run : str or path-like
         Folder of a run, a model, a checkpoint, or a simulated corpus with its ground truth. A run is opened at its
         latest checkpoint if that is newer than its model, or if it has no model. Restarts or samples are opened as
-        their mean, or, if their topics cannot be matched (as in trees), as the first restart.
+        their consensus or their mean; if their topics cannot be matched (as in trees), as the first restart or the last
+        sample.
     texts : paths, sequence of str, column or frame, optional
         Texts that the model was fitted to, for passages and reports. The model that `fit` returns has them already.
 
@@ -305,8 +306,9 @@ class Model:
         Returns
         -------
         pandas.DataFrame
-            A row for each topic of this model: its share and words; the id, share and words of its match; and their
-            similarity from 0 to 1, which is one minus the distance. Topics without a match come last.
+            A row for each topic of this model, indexed by its id: ``share`` and ``words``; ``other``, ``other_share``
+            and ``other_words``, which are the id, share and words of its match; and their ``similarity`` from 0 to 1,
+            which is one minus the distance. Topics without a match come last.
 
         Raises
         ------
@@ -389,9 +391,9 @@ class Model:
         Returns
         -------
         pandas.DataFrame
-            A row for each document, indexed as by `document_topics`: the topic with the largest proportion, this
-            proportion, and the topic's name or words; then the title, labels, covariates and date (a year with a
-            fraction) that the corpus has. Documents without tokens have no topic.
+            A row for each document, indexed as by `document_topics`: ``topic`` with the largest proportion, this
+            ``proportion``, and ``words``, the topic's name or first words; then the title, labels, covariates and date
+            (a year with a fraction) that the corpus has. Documents without tokens have no topic.
         """
         pd = require_pandas()
         shares = self.document_topic
@@ -430,8 +432,8 @@ class Model:
         Returns
         -------
         pandas.DataFrame
-            Topic, id, title, proportion and passage, which is missing without texts. If the model was fitted to a
-            pandas frame, the id is the document's label in its index.
+            A row for each document: ``topic``, ``id``, ``title``, ``proportion`` and ``passage``, which is missing
+            without texts. If the model was fitted to a pandas frame, the id is the document's label in its index.
 
         Raises
         ------
@@ -459,9 +461,9 @@ class Model:
         Returns
         -------
         pandas.DataFrame
-            A row per text and topic, each text's largest topic first: topic, its proportion in the text, its share of
-            the training tokens, and words. Rows of several texts are indexed by the text's position, or by its label
-            in the index of a frame.
+            A row per text and topic, each text's largest topic first: ``topic``, its ``proportion`` in the text, its
+            ``share`` of the training tokens, and its ``words``. Rows of several texts are indexed by the text's
+            position, or by its label in the index of a frame.
 
         Raises
         ------
@@ -568,18 +570,20 @@ class Model:
     def annotate(self, adata: AnnotatedData, *, obs: bool = False, **reading: Any) -> None:
         """Write the topics into an AnnData object: ``obsm["X_topics"]``, ``varm["topics"]`` and ``uns["collapsium"]``.
 
-        Cells whose names are ids of training documents get the proportions of the fit; a warning says if some of them
-        have fewer counts than these documents, and so may be other cells of the same names. The proportions of other
-        cells are estimated with the topics held fixed, as by `transform`. Columns are the topics that have tokens,
-        ordered by id.
+        Cells whose names are ids of training documents get the proportions of the fit. If some of them have fewer
+        counts than the training documents of these names, a warning says that they may be different cells. The
+        proportions of other cells are estimated with the topics held fixed, as by `transform`. The columns of
+        ``X_topics`` and ``varm["topics"]`` are the topics that have tokens, ordered by id; rows of ``varm["topics"]``
+        are 0 for genes or peaks that are no words of the model.
 
         Parameters
         ----------
         adata : AnnData
-            Object to write into. What an earlier call with the same `obs` has written is replaced.
+            Object to write into. The results of an earlier call are replaced, its columns of the table ``adata.obs``
+            only with ``obs=True``.
         obs : bool, optional
-            Also write each topic's proportions as a column ``topic_ID`` of `obs`, and the id of each cell's largest
-            topic as the categorical column ``topic``.
+            Also write each topic's proportions as a column ``topic_ID`` of ``adata.obs``, and the id of each cell's
+            largest topic as the categorical column ``topic``.
         **reading
             Options of `transform`, such as ``layer``, for cells that were not training documents; ``id`` names the
             column of `obs` with the documents' ids.

@@ -45,6 +45,8 @@ class Value:
     text: bool = False  # Whether the command line passes the text to the model unchanged
     flag: str | None = None  # Flag, if it differs from the name
     heading: str | None = None  # Heading in help, if it differs from the model's
+    # Remark about the flag, such as ``may be repeated``, that follows the description on the command line only
+    note: str | None = None
 
 
 class Options(BaseModel):
@@ -109,6 +111,15 @@ def value_of(field: FieldInfo) -> Value:
 def spelled_flag(name: str, field: FieldInfo) -> str:
     """Return the flag of an option."""
     return value_of(field).flag or flag_of(name)
+
+
+def flag_description(field: FieldInfo) -> str:
+    """Return the description of an option for the command line, with the remark about its flag."""
+    text, note = field.description or "", value_of(field).note
+    if note is None:
+        return text
+    end = text.rfind(" (") if text.endswith(")") else len(text)
+    return f"{text[:end]}; {note}{text[end:]}"
 
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:
@@ -281,7 +292,7 @@ def _described(text: str | None, models: dict[str, type[Options]]) -> str | None
     for parameter, model in models.items():
         entries = []
         for name, field in model.model_fields.items():
-            kind = " or ".join(_kind_text(kind) for kind in kinds_of(field.annotation))
+            kind = _accepted_text(field.annotation, field.metadata)
             entries += _entry(name, f"{kind}{'' if field.is_required() else ', optional'}", field.description or "")
         start = next((number for number, line in enumerate(lines) if line.startswith(f"{parameter} : ")), None)
         if start is None:
@@ -294,7 +305,7 @@ def _described(text: str | None, models: dict[str, type[Options]]) -> str | None
 
 def _entry(name: str, kind: str, description: str) -> list[str]:
     """Return the lines of a parameter in a numpydoc docstring."""
-    body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ")
+    body = textwrap.wrap(description, 110, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
     return [f"{name} : {kind}", *body]
 
 
@@ -313,12 +324,30 @@ def describe_parameter(function: Callable[..., object], name: str, kind: object,
     function.__doc__ = "\n".join(_with_entries(inspect.cleandoc(function.__doc__ or "").split("\n"), entry))
 
 
+def _accepted_text(annotation: Any, metadata: Iterable[Any]) -> str:
+    """Return the type of the values that a function accepts for an option, as numpydoc docstrings write it."""
+    marks = (mark for mark in (*metadata, *marks_of(annotation)) if isinstance(mark, Accepts))
+    written = next((mark.text for mark in marks if mark.text is not None), None)
+    return _kind_text(python_type(annotation, metadata)) if written is None else written
+
+
 def _kind_text(kind: Any) -> str:
-    """Return a type as numpydoc docstrings write it, a choice with its values."""
-    if get_origin(kind) is Literal:
-        choices = (f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in get_args(kind))
+    """Return a type as numpydoc docstrings write it: a choice with its values, a union without None."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        choices = (f'"{choice}"' if isinstance(choice, str) else str(choice) for choice in inner)
         return f"{{{', '.join(choices)}}}"
-    return str(getattr(kind, "__name__", kind))
+    if origin in (Union, UnionType):
+        *first, last = dict.fromkeys(_kind_text(part) for part in inner if part is not type(None))
+        return f"{', '.join(first)} or {last}" if first else last
+    if origin is Sequence:
+        return f"sequence of {_kind_text(inner[0])}"
+    if origin is Mapping:
+        return "mapping" if inner[1] is Any else f"mapping of {_kind_text(inner[0])} to {_kind_text(inner[1])}"
+    if origin is tuple:
+        return f"({', '.join(map(_kind_text, inner))})"
+    names = {Sequence: "sequence", Mapping: "mapping", os.PathLike: "path-like"}
+    return names.get(origin or kind) or str(getattr(kind, "__name__", kind))
 
 
 def with_parameter(

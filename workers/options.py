@@ -43,6 +43,7 @@ class Accepts:
     """The type of the values that Python's functions accept, if it is wider than the field's."""
 
     kind: Any
+    text: str | None = None  # The type as docstrings write it, if the words do not follow from `kind`
 
 
 @dataclass(frozen=True)

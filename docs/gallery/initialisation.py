@@ -2,8 +2,9 @@
 Initialisation of a fit
 =======================
 
-A fit starts from the document proportions that ``init`` selects: random proportions, components of a mixture, or
-clusters. The picture shows how quickly each fit learns to predict held-out tokens.
+A fit starts from the document proportions that ``init`` selects (:doc:`/howto/initialisation`): random proportions
+(``random``), components of a mixture (``documents``, and ``tree`` with a root topic for common words), or clusters
+(``quick-clusters``, ``clusters``). The picture shows how quickly each fit learns to predict held-out tokens.
 """
 
 # sphinx_gallery_capture_repr = ()

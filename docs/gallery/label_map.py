@@ -2,8 +2,8 @@
 Map of labels
 =============
 
-The hierarchical Dirichlet scaling process learns the factor by which each label raises each topic. On the map, a
-president is close to the topics that he raised.
+The hierarchical Dirichlet scaling process learns the factor by which each label scales each topic's proportion. On the
+map, a president is close to the topics whose proportions are higher in his addresses.
 """
 
 # sphinx_gallery_capture_repr = ()

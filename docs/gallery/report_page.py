@@ -3,7 +3,8 @@ Report page
 ===========
 
 A report is a single HTML file that works offline. It shows each topic with its words and example documents, the map of
-the topics, their shares over the years, the presidents who spoke most of each, and the score over the iterations.
+the topics, their shares over the years, the presidents who spoke most about each topic, and the score over the
+iterations.
 """
 
 # sphinx_gallery_capture_repr = ()

@@ -75,25 +75,29 @@ results[["param_collapsedlda__n_components", "mean_test_score"]]
 # Minibatches
 # -----------
 #
-# `partial_fit` updates the model from one batch of documents, as the
-# stochastic schedule does. `total_documents` is the number of documents
-# that you expect in total.
+# `partial_fit` updates the model from one batch of documents
+# (:doc:`/algorithms/stochastic`). `total_documents` is the number of
+# documents that you expect in total. Score documents to which the
+# model was not fitted:
 
-counts = words.fit_transform(texts.text)
+counts = words.fit_transform(train.text)
+unseen = words.transform(test.text)
 online = CollapsedLDA(
     n_components=20, total_documents=counts.shape[0], random_state=0
 )
 for first in range(0, counts.shape[0], 500):
     online.partial_fit(counts[first : first + 500])
-print(f"{online.score(counts):.3f} nats per token after one pass")
+print(f"{online.score(unseen):.3f} nats per token after one pass")
 
 # %%
-# ``CollapsedHDP`` infers the number of topics; ``n_components`` is its
-# truncation.
+# ``n_components`` is the largest number of topics of ``CollapsedHDP``.
+# With 100 iterations or more, it removes topics that it finds
+# redundant; in texts it usually finds none
+# (:doc:`/algorithms/number-of-topics`).
 
-process = CollapsedHDP(n_components=40, max_iter=60, random_state=0)
+process = CollapsedHDP(n_components=40, max_iter=100, random_state=0)
 process.fit(counts)
-print(f"{process.score(counts):.3f} nats per token")
+print(f"{process.score(unseen):.3f} nats per token")
 print(f"{process.components_.shape[0]} topics")
 
 # %%

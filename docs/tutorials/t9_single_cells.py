@@ -25,7 +25,7 @@ import collapsium.pipeline as collapsium
 
 
 def names(texts):
-    """Return names as objects, as files cannot hold pandas' strings."""
+    """Return an index of objects: .h5ad lacks pandas' string dtype."""
     return pd.Index([*texts], dtype=object)
 
 

@@ -218,8 +218,9 @@ def shares_over(
 ) -> Effects:
     """Return the topics' shares of the tokens by period, with intervals.
 
-    The shares differ from `topic_shares` by the documents' posteriors, and the errors contain their variance
-    and may be clustered.
+    The shares are means over the documents' posteriors, and the errors contain the variance of these posteriors.
+    `topic_shares` returns the same shares together with the periods' dates and numbers of documents, and also works
+    without the training corpus.
 
     Parameters
     ----------

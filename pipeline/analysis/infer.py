@@ -65,14 +65,24 @@ MAX_SHARE = np.uint64((1 << SHARE_BITS) - 1)
 
 @dataclass(frozen=True)
 class Inference:
-    """Size of the written file."""
+    """Size of the written file.
 
-    rows: int  # Number of documents, or segments
-    # Number of tokens of texts that are not in the model's vocabulary; None for a corpus
+    Attributes
+    ----------
+    rows : int
+        Number of documents, or segments.
+    unknown : UnknownWords or None
+        Number of tokens of texts that are not in the model's vocabulary; None for a corpus.
+    models : int
+        Number of models over which the proportions are means: restarts or samples whose topics were matched.
+    member : str or None
+        Folder of the restart that the proportions come from, if topics were not matched.
+    """
+
+    rows: int
     unknown: UnknownWords | None = None
-    # Number of models over which the proportions are means: restarts and samples whose topics were matched
     models: int = 1
-    member: str | None = None  # Folder of the restart whose proportions they are, where topics were not matched
+    member: str | None = None
 
 
 @shows("inferring proportions")

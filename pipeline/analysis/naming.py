@@ -46,7 +46,7 @@ def name_topics(
     Parameters
     ----------
     run : str or path-like
-        Folder of a run that has ended, or of a model; of restarts and samples, the means of their topics are named.
+        Folder of a run that has ended, or of a model; for restarts or samples, the means of their topics are named.
     namer : str or callable
         A function, or its name ``module:function``. It takes a topic's words and the texts of its example documents,
         two lists of strings, and returns the name.

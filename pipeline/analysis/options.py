@@ -26,11 +26,10 @@ class TopicOptions(Options):
 class NamerOptions(Options):
     """Texts that a namer is shown."""
 
-    texts: Annotated[Sources, Value("SOURCE")] = Field(
+    texts: Annotated[Sources, Value("SOURCE", note="may be repeated")] = Field(
         None,
         description="source texts of the corpus (files, folders or globs; in Python also a list, column or frame of "
-        "texts): a namer is shown passages of each topic's "
-        "example documents instead of their titles; may be repeated",
+        "texts): a namer is shown passages of each topic's example documents instead of their titles",
     )
 
 
@@ -48,11 +47,13 @@ class LabelOptions(Options):
     """Relations between labels and topics."""
 
     heading = "labels (families with labels)"
-    given: Annotated[Texts | None, Value("LABEL,LABEL")] = Field(
+    given: Annotated[
+        Texts | None,
+        Value("LABEL,LABEL", note="may be repeated, and a label that contains a comma needs a separate flag"),
+    ] = Field(
         None,
         description="print the topics expected of a document with these labels: a value, field=value if "
-        "several fields have that value, or name=number for a covariate; may be repeated, and a label that contains a "
-        "comma needs a separate flag",
+        "several fields have that value, or name=number for a covariate",
     )
     labels: bool = Field(False, description="print each label with the topics that it raises most")
     csv: Annotated[Location | None, Value("FILE")] = Field(
@@ -75,13 +76,13 @@ class EvaluateOptions(Options):
     )
     given_labels: bool = Field(
         False,
-        description="with `unseen`: print the score given only the labels, even for families without labels (it is "
+        description="with `unseen`: compute the score given only the labels, even for families without labels (it is "
         "then the score under the prior)",
     )
-    field: Annotated[Names, Value("NAME,...")] = Field(
+    field: Annotated[Names, Value("NAME,...", note="may be repeated; --json prints the matrix")] = Field(
         (),
-        description="with `unseen`: score the prediction of this field of labels, or covariate: accuracy, F1 "
-        "and, with `json`, the confusion matrix; may be repeated",
+        description="with `unseen`: score the prediction of this field of labels, or covariate, by accuracy, F1 and "
+        "the confusion matrix",
     )
     seed: Annotated[int, Value("S")] = Field(0, description="seed by which the tokens of unseen documents are halved")
 
@@ -99,11 +100,10 @@ class MetricOptions(Options):
     """Metrics of topics, and the documents that they are computed from."""
 
     heading = "metrics of topics"
-    metrics: Annotated[Names, Value("NAME,...")] = Field(
+    metrics: Annotated[Names, Value("NAME,...", note="see the list below")] = Field(
         (),
-        description="metrics to measure, from the list below; or all, for all that the other options allow. "
-        "Coherences are counted in the documents of `coherence`: texts for c_v, c_npmi and c_uci, for the others by "
-        "default the training corpus",
+        description="names of metrics, or all, for all that the other options allow. Coherences are counted in the "
+        "documents of `coherence`: texts for c_v, c_npmi and c_uci, for the others by default the training corpus",
     )
     label_field: Annotated[str | None, Value("NAME")] = Field(
         None,
@@ -160,16 +160,16 @@ class ShareOptions(Options):
 class EffectOptions(ShareOptions):
     """Estimates of the effects of covariates, and their errors."""
 
-    at: Annotated[Texts, Value("FIELD[=VALUE,...]")] = Field(
+    at: Annotated[Texts, Value("FIELD[=VALUE,...]", note="may be repeated")] = Field(
         (),
         description="predict the mean proportions with a field set to the given values in all documents; without "
-        "values, to each level or to 25 points of a curve. May be repeated, for all combinations",
+        "values, to each level or to 25 points of a curve. Several fields are set in all combinations",
     )
-    contrast: Annotated[Texts, Value("FIELD[=A,B]")] = Field(
+    contrast: Annotated[Texts, Value("FIELD[=A,B]", note="may be repeated")] = Field(
         (),
         description="difference between the predictions with a field set to A and to B in all documents; without "
-        "values, each level minus the most frequent one, or the largest number minus the smallest. May be repeated, "
-        "and combined with `at`",
+        "values, each level minus the most frequent one, or the largest number minus the smallest. Can be combined "
+        "with `at`",
     )
     link: Literal["identity", "logit"] = Field(
         "identity",

@@ -223,8 +223,6 @@ def words_over(
         ascending order are the periods, such as a number.
     options : WordChainOptions
         Strength of the chain.
-    progress : callable, optional
-        Called with the number of shards read so far.
 
     Returns
     -------

@@ -131,12 +131,11 @@ def with_unknown(record: Mapping[str, object], unknown: UnknownWords | None) -> 
 class CallbackOptions(Options):
     """Functions that receive events."""
 
-    callback: Annotated[Texts, Value("MODULE:NAME")] = Field(
+    callback: Annotated[Texts, Value("MODULE:NAME", note="may be repeated")] = Field(
         (),
-        description="call this function, or an instance of this class, with each event (a dict); may be "
-        "repeated. An error in it is reported and does not stop the run. "
-        "collapsium.pipeline.monitoring.mlflow_callback:MLflow logs to MLflow (needs the extra "
-        "'mlflow')",
+        description="call this function, or an instance of this class, with each event (a dict). An error in it is "
+        "reported and does not stop the run. collapsium.pipeline.monitoring.mlflow_callback:MLflow logs to MLflow "
+        "(needs the extra 'mlflow')",
     )
 
 

@@ -53,11 +53,11 @@ def compare(
     """Compare model families, numbers of topics and seeds on the same held-out tokens.
 
     Some tokens of each document are held out. Each family is fitted with several
-    numbers of topics and several seeds. Families that determine their number of topics
-    are fitted from each of --init-topics. OUT has the results: table.md and
-    table.parquet, the runs and plots/. A cell of the experiment grid, one row of the
-    table, is a family with one number of topics and one value of each option. Repeat an
-    interrupted command to continue it.
+    numbers of topics and several seeds. `gibbs-hdp`, which has no --topics, is fitted
+    from each of --init-topics. OUT has the results: table.md and table.parquet, the runs
+    and plots/. A cell of the experiment grid, one row of the table, is a family with one
+    number of topics and one value of each option. Repeat an interrupted command to
+    continue it.
     """
     from collapsium.pipeline.monitoring.progress import ProgressLine, Terminal
     from collapsium.pipeline.workflows.compare import GridView

@@ -13,8 +13,9 @@ def compile() -> None:  # noqa: A001
 
     Fits compile the kernels that they need when they first run on a machine. This command
     compiles all of them into the cache of the user, or into the folder that NUMBA_CACHE_DIR
-    names: for the image of a container, or before a cluster starts. Processors share
-    compiled code if they run the same target (x86-64 with AVX2 and FMA).
+    names: for the image of a container, or before a cluster starts. The code is compiled
+    for x86-64 with AVX2 and FMA if the processor has them, so that all machines with such
+    processors can use the same cache.
     """
     from collapsium.workers.kernels import child_processes, jit
 

@@ -17,9 +17,7 @@ EDIT_EPILOG = """examples:
 
 
 def edit(
-    run: Annotated[
-        str, argument("RUN", "a run that has ended, or a model; of several fits one of them, or their consensus")
-    ],
+    run: Annotated[str, argument("RUN", "a run that has ended, or a model; for restarts, one member or the consensus")],
     out: Annotated[str, argument("OUT", "folder of the new model")],
     /,
     *,

@@ -46,8 +46,8 @@ class PictureOptions(OverwriteOptions):
         "number (`at`), else a forest plot of all terms; with `words`, the words",
     )
     title: Annotated[str | None, Value("TEXT")] = Field(None, description="title of the picture")
-    names: Annotated[dict[int, str], BeforeValidator(names_by_topic), Value("ID=NAME")] = Field(
-        {}, description="name of a topic in the picture, in place of its words; may be repeated"
+    names: Annotated[dict[int, str], BeforeValidator(names_by_topic), Value("ID=NAME", note="may be repeated")] = Field(
+        {}, description="names of topics by id in the picture, in place of their words"
     )
 
 

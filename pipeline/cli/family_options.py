@@ -25,17 +25,32 @@ from collapsium.storage.io.encodings import parse_toml, read_toml_text
 from collapsium.storage.runs.run import Run
 from collapsium.workers.options import former_names, present_names, warn_renamed
 
+_FAMILIES = f"{', '.join(family_names())}; with --help, its options are listed too"
+
 
 class FamilyFlags(Options):
     """The family, and its options as text; with a family named, these are flags too."""
 
+    family: Annotated[str | None, Value("FAMILY")] = Field(None, description=f"model family (required): {_FAMILIES}")
+    settings: Annotated[Texts, Value("NAME=VALUE", flag="--set", note="may be repeated")] = Field(
+        (), description="an option of the family, with a TOML value, such as --set 'learn=[\"alpha\"]'"
+    )
+
+
+class ConfiguredFamilyFlags(FamilyFlags):
+    """The family and its options, where a configuration may name them instead."""
+
+    family: Annotated[str | None, Value("FAMILY")] = Field(
+        None, description=f"model family, required unless the configuration names it: {_FAMILIES}"
+    )
+
+
+class ResumableFamilyFlags(FamilyFlags):
+    """The family and its options, where a configuration or a run that is resumed may name them instead."""
+
     family: Annotated[str | None, Value("FAMILY")] = Field(
         None,
-        description="model family, required unless the configuration or the resumed run names it: "
-        f"{', '.join(family_names())}; with --help, its options are listed too",
-    )
-    settings: Annotated[Texts, Value("NAME=VALUE", flag="--set")] = Field(
-        (), description="an option of the family, with a TOML value, such as --set 'learn=[\"alpha\"]'; may be repeated"
+        description=f"model family, required unless the configuration or the resumed run names it: {_FAMILIES}",
     )
 
 

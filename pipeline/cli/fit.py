@@ -20,7 +20,7 @@ from collapsium.pipeline.cli.command import (
     named_options,
     print_json,
 )
-from collapsium.pipeline.cli.family_options import ConfigOptions, FamilyFlags, gather
+from collapsium.pipeline.cli.family_options import ConfigOptions, ConfiguredFamilyFlags, ResumableFamilyFlags, gather
 from collapsium.pipeline.engine.setup.limits import FitOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, ExecutorOptions, LinkOptions
 from collapsium.pipeline.formatting import counted
@@ -65,7 +65,7 @@ def fit(
     out: Annotated[str | None, argument("RUN", "folder of the new run")] = None,
     /,
     *,
-    chosen: FamilyFlags,
+    chosen: ResumableFamilyFlags,
     config: ConfigOptions,
     resuming: ResumeOptions,
     options: FitOptions,
@@ -181,7 +181,7 @@ def estimate(
     corpus: Annotated[str, argument("CORPUS", "folder of the corpus")],
     /,
     *,
-    chosen: FamilyFlags,
+    chosen: ConfiguredFamilyFlags,
     config: ConfigOptions,
     options: FitOptions,
     execution: ExecutorOptions,
@@ -195,8 +195,10 @@ def estimate(
     bytes exchanged in each iteration. With --link and --measured it also prints how long
     an iteration takes, and whether more --local-sweeps would pay off. Local states that
     exceed the memory are spilled to disk. `collapsium fit` refuses a fit that cannot run,
-    and prints this table. All options of `collapsium fit` are accepted, though some affect
-    no resource.
+    and prints this table.
+
+    It accepts the options of `collapsium fit` that describe the fit and where it runs,
+    though some of them affect no resource.
     """
     request = gather(chosen, config.config, flags, (options, execution, exchange))
     with request.named():

@@ -46,6 +46,7 @@ from collapsium.pipeline.options import (
     Commas,
     Options,
     choices_of,
+    flag_description,
     heading_of,
     kinds_of,
     marks_of,
@@ -322,7 +323,7 @@ def _read_value(field: FieldInfo, value: Any) -> Any:
 
 def help_of(field: FieldInfo) -> str:
     """Return the help of an option: its description, with flags for parameters, and its default."""
-    text, default = in_flags(field.description or ""), field.default
+    text, default = in_flags(flag_description(field)), field.default
     if field.is_required():
         return f"{text} (required)"
     if default is None or default is False or default in ((), {}) or "(default" in text:

@@ -52,9 +52,9 @@ def predict(
     documents. Documents without any word of the vocabulary have no prediction.
 
     Columns of OUT: id; predicted; score, the probability among all candidates;
-    perplexity under the prediction; known, the document's actual value (of several, the
-    predicted one if it is among them); and, only in .parquet, labels and scores, the
-    lists of all candidates.
+    perplexity under the prediction; known, the document's actual value (if it has
+    several, the predicted value if that is among them); and, only in .parquet, labels
+    and scores, the lists of all candidates.
     """
     named = named_options(options, replacing, reading, scheduling)
     if options.values is not None:

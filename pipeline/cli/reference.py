@@ -10,7 +10,15 @@ from pydantic.fields import FieldInfo
 from collapsium.pipeline.cli.command import COMMANDS
 from collapsium.pipeline.cli.main import arguments_of, load_command, models_of, usage_of
 from collapsium.pipeline.models.registry import family_names, load_family
-from collapsium.pipeline.options import choices_of, heading_of, kinds_of, limits_of, spelled_flag, value_of
+from collapsium.pipeline.options import (
+    choices_of,
+    flag_description,
+    heading_of,
+    kinds_of,
+    limits_of,
+    spelled_flag,
+    value_of,
+)
 
 
 @dataclass(frozen=True)
@@ -80,5 +88,5 @@ def _option(name: str, field: FieldInfo, heading: str) -> OptionEntry:
         value.unit,
         value.metavar,
         heading,
-        field.description or "",
+        flag_description(field),
     )

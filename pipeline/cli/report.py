@@ -170,7 +170,7 @@ EXPORT_EPILOG = """examples:
 
 
 def export(
-    run: Annotated[str, argument("RUN", "a run or a model; of restarts and samples, their means are exported")],
+    run: Annotated[str, argument("RUN", "a run or a model; for restarts or samples, their means are exported")],
     out: Annotated[str, argument("OUT", "folder to write; for pyldavis a JSON file, for anndata a .h5ad or .zarr")],
     /,
     *,

@@ -77,21 +77,24 @@ def topics(
     added to both, so that rare topics do not come first by chance).
 
     Trees. Nodes are printed depth-first, siblings by size, words indented by level.
-    share is the share of the tokens at a node, below the share at the node and all
-    nodes below it. If words have signed loadings, they are ordered by magnitude, and a
-    minus sign marks negative ones. --min-share and --levels fold branches into an
-    entry "… n more". By default all nodes are printed, and pictures show the largest,
-    in at most sixty entries (--min-share 0: all). GraphML files have all nodes.
+    The column share is the share of the tokens at a node; the column below is the
+    share at the node and at all nodes below it. If words have signed loadings, they
+    are ordered by magnitude, and a minus sign marks negative ones. --min-share and
+    --levels fold branches into an entry "… n more". By default all nodes are printed,
+    and pictures show the largest, in at most sixty entries (--min-share 0: all).
+    GraphML files have all nodes.
 
-    JSON. --json prints a list with one object for each topic: id, title (its name,
-    or the label that it belongs to), share, stability (if there are several members),
-    support (members in which a matched topic was found) and words, a list of
-    objects with word and probability (or loading). Nodes of trees also have parent (id
-    of the node above, null for the root), level (0 for the root), below and, above
-    folded nodes, folded (nodes and below). With --given each topic also has expected.
-    With --labels there is one object: topics, such a list, and labels, a list of
-    objects with label, documents and weights in the order of the topics (and expected,
-    proportions, for families without factors).
+    JSON. --json prints a list with one object for each topic. Its keys are `id`,
+    `title` (the name of the topic, or the label that it belongs to), `share`,
+    `stability` (if there are several members), `support` (the number of members in
+    which a matched topic was found) and `words`, a list of objects with `word` and
+    `probability` (or `loading`). A node of a tree also has `parent` (the id of the node
+    above, null for the root), `level` (0 for the root) and `below`; a node above folded
+    nodes has `folded`, an object with the keys `nodes` and `below`. With --given, each
+    topic also has `expected`. With --labels, there is one object: `topics` is such a
+    list, and `labels` is a list of objects with `label`, `documents` and `weights` in
+    the order of the topics (for families without factors also `expected`, the
+    proportions).
     """
     from collapsium.pipeline.reporting import trees
     from collapsium.pipeline.reporting.plots.tree import check_files, write_files

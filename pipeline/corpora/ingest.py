@@ -374,14 +374,15 @@ def explode(
 ) -> Manifest | Corpus:
     """Make a corpus whose documents are the segments of another.
 
+    The segments of a document, empty ones included, become documents with the ids ``ID#1``, ``ID#2`` and so on, and
+    with its title, date, labels and covariates. The vocabulary and the division into shards stay the same.
+
     Parameters
     ----------
     corpus : str or path-like
         A corpus with segments (`ingest` with `segments`).
     out : str or path-like, optional
         Folder to make. By default the corpus is temporary, and is removed when the returned object is collected.
-        Segments, also empty ones, have the document's id with ``#1``, ``#2`` and so on, and its title,
-        date, labels and covariates. Vocabulary and shards stay the same.
 
     Returns
     -------

@@ -58,7 +58,7 @@ def _is_path(text: object) -> bool:
 Sources = Annotated[
     tuple[str, ...] | TextsInMemory | None,
     BeforeValidator(lambda value: None if value is None else sources_of(value)),
-    Accepts(Any),
+    Accepts(Any, "path, sequence of paths or str, column or frame"),
 ]
 Words = Annotated[
     str | tuple[str, ...] | None,
@@ -67,6 +67,7 @@ Words = Annotated[
 Size = Annotated[
     int | None,
     BeforeValidator(lambda size, info: parse_size(size, info.field_name or "size") if isinstance(size, str) else size),
+    Accepts(int | str | None),
 ]
 Tokenizer = Annotated[
     str | None, Value("MODULE:FUNCTION", expected="module:function, the name of a function that workers can import")
@@ -88,8 +89,8 @@ class SourceOptions(Options):
         "expression that its record names is used only if `tokenizer` "
         "or `segments` names it again",
     )
-    format: Format | None = Field(
-        None, description="format of the sources, see below (default: recognised by the name of the first)"
+    format: Annotated[Format | None, Value(note="see the list below")] = Field(
+        None, description="format of the sources (default: recognised by the name of the first)"
     )
     encoding: Annotated[str | None, Value("NAME")] = Field(
         None,
@@ -146,7 +147,7 @@ class SourceOptions(Options):
 class FieldOptions(Options):
     """Fields of the records that hold ids, texts, labels and covariates."""
 
-    heading = "fields (jsonl, csv, parquet; columns of vectors)"
+    heading = "fields (jsonl, csv, parquet; columns of AnnData's obs; columns of vectors)"
     id: FieldName = Field(
         None,
         description="field of the document's id (default: id); for vectors, the column or array of ids "
@@ -162,16 +163,16 @@ class FieldOptions(Options):
         "13/04/2020 in the same field show; if none shows an order, or they differ, only the year of such a date is "
         "used)",
     )
-    labels: Annotated[Names, Value("FIELD,...")] = Field(
+    labels: Annotated[Names, Value("FIELD,...", note="may be repeated")] = Field(
         (),
-        description="fields of labels, each a string or a list of strings; NAME=FIELD stores a field under "
-        "another name; may be repeated. For vectors, the columns that are labels, by name or by "
-        "number from the left (1) or the right (-1)",
+        description="fields of labels, each a string or a list of strings; for AnnData, columns of obs; for vectors, "
+        "the columns that are labels, by name or by number from the left (1) or the right (-1). NAME=FIELD stores a "
+        "field under another name",
     )
-    covariates: Annotated[Names, Value("FIELD,...")] = Field(
+    covariates: Annotated[Names, Value("FIELD,...", note="may be repeated")] = Field(
         (),
-        description="fields of numbers, stored as covariates; NAME=FIELD stores a field under another name; a "
-        "missing number stays missing; may be repeated",
+        description="fields of numbers, stored as covariates; for AnnData, columns of obs. NAME=FIELD stores a field "
+        "under another name; a missing number stays missing",
     )
 
 
@@ -179,17 +180,17 @@ class SideFileOptions(Options):
     """Files with labels and covariates of documents, separate from the documents."""
 
     heading = "side files (labels and covariates in separate files)"
-    label_files: Annotated[Locations, Value("FILE")] = Field(
+    label_files: Annotated[Locations, Value("FILE", note="may be repeated")] = Field(
         (),
         description="labels of the documents. Either one line per document, in the order of the documents; or "
         ".csv, .tsv, .jsonl or .parquet records in any order, matched by document id (`id`). All "
         "fields of such records become labels, or covariates if they are numbers, unless `labels` "
-        "and `covariates` choose some. NAME=FILE names the field of labels; may be repeated",
+        "and `covariates` choose some. NAME=FILE names the field of labels",
     )
-    label_names: Annotated[Locations, Value("FILE")] = Field(
+    label_names: Annotated[Locations, Value("FILE", note="may be repeated")] = Field(
         (),
         description="for label files with numbers from 1: a file with the names, one per line; FIELD=FILE sets the "
-        "field that the names are for; may be repeated",
+        "field that the names are for",
     )
     label_separator: Annotated[str | None, Value("SIGN")] = Field(
         None,
@@ -204,8 +205,8 @@ class WordOptions(Options):
     heading = "texts (text, jsonl, csv, parquet, mallet)"
     stop_words: Annotated[Words, Value("LIST", text=True)] = Field(
         None,
-        description="words to leave out: english (the default), none, language codes, or files of words "
-        "(names with a dot or a slash); separated by commas, such as de,fr or english,mine.txt",
+        description="words to leave out: english (the default), none, language codes, files of words (names with a dot "
+        "or a slash), or several of these, such as de,fr or english,mine.txt",
     )
     min_characters: Annotated[Number, Formerly("min_letters")] = Field(
         None, description="leave out words of fewer than N characters (default: 2, set by the tokenizer)"
@@ -257,7 +258,9 @@ class VectorOptions(Options):
         None, description="name of the array of vectors, if the source has several arrays"
     )
     header: Literal["yes", "no"] | None = Field(
-        None, description="whether the first line names the columns (default: yes if it contains no number)"
+        None,
+        description="whether the first line names the columns (default: yes if none of its values is a number, or if "
+        "it numbers the columns and the second line has fractions)",
     )
 
 

@@ -141,12 +141,24 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Edited:
-    """Topics of an edited model."""
+    """Topics of an edited model.
 
-    topics: int  # Number of topics that have tokens
-    merged: dict[int, int]  # The topic that each merged topic became part of
-    names: dict[int, str]  # Names of the topics that have one
-    notes: tuple[str, ...] = ()  # Sentences on what the model lacks
+    Attributes
+    ----------
+    topics : int
+        Number of topics that have tokens.
+    merged : dict of int to int
+        The topic that each merged topic became part of.
+    names : dict of int to str
+        Names of the topics that have one.
+    notes : tuple of str
+        Sentences on what the model lacks.
+    """
+
+    topics: int
+    merged: dict[int, int]
+    names: dict[int, str]
+    notes: tuple[str, ...] = ()
 
 
 @keywords(options=EditOptions)
@@ -162,7 +174,7 @@ def edit(
     Parameters
     ----------
     run : str or path-like
-        Folder of a run that has ended, or of a model, of lda or hdp; of several fits one of them, or their consensus.
+        Folder of a run of lda or hdp that has ended, or of a model. For restarts, one member or the consensus.
     out : str or path-like, optional
         Folder of the new model. By default it is temporary, and is removed when the returned model is collected.
     options : EditOptions

@@ -69,11 +69,11 @@ def names_by_topic(value: object) -> object:
 class EditOptions(Options):
     """Edits of topics."""
 
-    merge: Annotated[tuple[Ids, ...], BeforeValidator(_groups), Value("ID,ID")] = Field(
-        (), description="merge these topics into the first of them; may be repeated"
+    merge: Annotated[tuple[Ids, ...], BeforeValidator(_groups), Value("ID,ID", note="may be repeated")] = Field(
+        (), description="merge these topics into the first of them"
     )
-    rename: Annotated[dict[int, str], BeforeValidator(names_by_topic), Value("ID=NAME")] = Field(
-        {}, description="name a topic; may be repeated"
+    rename: Annotated[dict[int, str], BeforeValidator(names_by_topic), Value("ID=NAME", note="may be repeated")] = (
+        Field({}, description="names of topics by id")
     )
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="location of the training corpus, if it was moved, for the summary of the documents"

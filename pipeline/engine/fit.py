@@ -338,9 +338,9 @@ def fit(
     Returns
     -------
     Model
-        The finished model. For restarts and samples, it is their mean or their consensus, or the first of them if
-        their topics cannot be matched. Functions of runs accept it too, as in ``topics(model)``. A model of texts in
-        memory remembers them for passages and reports, and has the index of a pandas frame.
+        The finished model. For restarts or samples, it is their mean or their consensus; if their topics cannot be
+        matched, it is the first restart or the last sample. Functions of runs accept it too, as in ``topics(model)``.
+        A model of texts in memory remembers them for passages and reports, and has the index of a pandas frame.
 
     Raises
     ------

@@ -157,7 +157,7 @@ class Exchange:
     def table(self) -> list[str]:
         """Return the exchange as lines of text."""
         rows = [
-            ("through the busiest link, an iteration", size(self.sent)),
+            ("through the busiest link, per iteration", size(self.sent)),
             (f"  exchange, at {rate(self.link)}", f"{self.seconds:.3g} s"),
         ]
         if self.sweeping is None:
@@ -210,17 +210,19 @@ class Plan(ShortRepr):
     run : float
         Bytes of the run's folder: checkpoints and the model.
     moved, moved_scoring : float
-        Bytes that move between worker processes in an iteration, and more where held-out tokens are scored after it.
+        Bytes that move between worker processes in an iteration, and the additional bytes if held-out tokens are scored
+        after it.
     free : float or None
-        Bytes that are free where the scratch files would lie; None where that is another machine's.
+        Free bytes on the disk of the scratch files; None if it belongs to another machine.
     run_free : float or None
-        Bytes that are free where the run would lie; None where that is not known.
+        Free bytes on the disk of the run; None if unknown.
     members : int
         Members of an ensemble that are fitted at a time; 1 for a fit by itself.
     matching : int
         Tasks at a time that compare the topics of several models.
     inferring : float
-        Bytes of a process of `infer` that folds new documents into several models, whose mean the run has; else 0.
+        Bytes that a process of `infer` needs to fold new documents into all models of an ensemble; 0 for a single
+        model.
     exchange : Exchange or None
         Traffic and time of the exchange between machines; None if their `link` is not stated.
     shards, spilled : int
@@ -258,7 +260,7 @@ class Plan(ShortRepr):
         return self.spilled > 0
 
     def problem(self) -> str:
-        """Return a line about what does not fit; empty if all does."""
+        """Return a line about the resource that is too small; empty if all suffice."""
         if self.needed > self.place.usable:
             return (
                 f"a worker process needs {size(self.needed)} of memory and may use {self._limit()}; give it "
@@ -300,7 +302,7 @@ class Plan(ShortRepr):
                 f"{'  of so many shards; the others stay in memory':<58}{f'{self.spilled} of {self.shards}':>10}"
             )
         lines.append(f"{'disk for the run: two checkpoints and the model':<58}{size(self.run):>10}")
-        lines.append(f"{'moved between processes, an iteration':<58}{size(self.moved):>10}")
+        lines.append(f"{'moved between processes, per iteration':<58}{size(self.moved):>10}")
         if self.moved_scoring:
             lines.append(f"{'  and more if held-out tokens are scored after it':<58}{size(self.moved_scoring):>10}")
         if self.inferring:
@@ -319,12 +321,12 @@ class Plan(ShortRepr):
         return {**plan, "needed": self.needed, "fits": not self.problem(), "problem": self.problem()}
 
     def require(self) -> None:
-        """Raise an error if the fit does not fit.
+        """Raise an error if the memory or the disk is too small for the fit.
 
         Raises
         ------
         CapacityError
-            Memory or disk is short; the error has the table.
+            The memory or the disk is too small; the error contains the table.
         """
         problem = self.problem()
         if problem:

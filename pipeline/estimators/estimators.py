@@ -45,7 +45,7 @@ class CollapsedLDA(TopicEstimator):
     random_state : int, RandomState or None, optional
         Seed, or a generator to draw it from; None draws it from `numpy.random`.
     n_jobs : int, optional
-        Number of threads; None means 1, and -1 means one a processor.
+        Number of threads; None means 1, and -1 means one thread per processor.
     restarts : int, optional
         Number of seeds that are fitted; 0 fits one. `transform` gives the means of their proportions, `components_` the
         mean pseudo-counts of matching topics, and `score` scores their mean prediction.
@@ -54,7 +54,8 @@ class CollapsedLDA(TopicEstimator):
     preset : {"defaults", "clusters", "short-texts"}, optional
         Options under one name, where parameters have their defaults; see `collapsium.pipeline.fit`.
     init, init_strength : str and float, optional
-        Initial proportions of the documents, and tokens of them that stay in each document's prior; see `fit`.
+        Initial proportions of the documents, and the weight, in tokens, that they keep in each document's prior; see
+        `collapsium.pipeline.fit`.
     total_documents : int, optional
         Total number of documents. Only used in `partial_fit`.
     fractional : {"error", "round"}, optional
@@ -135,8 +136,8 @@ class CollapsedHDP(TopicEstimator):
     beta : float, optional
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
-        Hyperparameters to learn: ``alpha``, ``gamma``, ``pi``, ``beta``, ``tau``; by default gamma and pi, and alpha
-        too with order 2.
+        Hyperparameters to learn: ``alpha``, ``gamma``, ``pi``, ``beta``, ``tau``; by default gamma and pi,
+        and with order 2 also alpha.
     order : {0, 2}, optional
         Order of the updates: 0 for CVB0, or 2 as in the paper.
     inverse_temperature : float, optional
@@ -145,8 +146,8 @@ class CollapsedHDP(TopicEstimator):
         See `CollapsedLDA`.
     prevalence : str, optional
         See `CollapsedLDA`.
-    max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
-layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
+    max_iter, tol, random_state, n_jobs, restarts, combine, preset, init, init_strength, total_documents, fractional, \
+layer, binarise, shard_tokens, scheduler, workers, memory, run, verbose, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -194,8 +195,8 @@ class VariationalLDA(TopicEstimator):
         Hyperparameters to learn: ``alpha``, ``beta`` (one value for all), ``asymmetric-alpha``.
     weights : str or mapping, optional
         See `CollapsedLDA`.
-    max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
-layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
+    max_iter, tol, random_state, n_jobs, restarts, combine, preset, init, init_strength, total_documents, fractional, \
+layer, binarise, shard_tokens, scheduler, workers, memory, run, verbose, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -233,8 +234,8 @@ class GibbsLDA(TopicEstimator):
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha`` (one value for all), ``asymmetric-alpha``, ``beta``.
-    max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
-layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
+    max_iter, tol, random_state, n_jobs, restarts, combine, preset, init, init_strength, total_documents, fractional, \
+layer, binarise, shard_tokens, scheduler, workers, memory, run, verbose, options : optional
         See `CollapsedLDA`.
 
     Attributes
@@ -271,8 +272,8 @@ class GibbsHDP(TopicEstimator):
         Concentration of a topic over the words; each of the W words has Dirichlet parameter beta/W.
     learn : tuple of str, optional
         Hyperparameters to learn: ``alpha``, ``gamma``.
-    max_iter, tol, random_state, n_jobs, restarts, combine, init, init_strength, total_documents, fractional, \
-layer, binarise, shard_tokens, scheduler, workers, memory, run, options : optional
+    max_iter, tol, random_state, n_jobs, restarts, combine, preset, init, init_strength, total_documents, fractional, \
+layer, binarise, shard_tokens, scheduler, workers, memory, run, verbose, options : optional
         See `CollapsedLDA`.
 
     Attributes

@@ -156,7 +156,10 @@ class SchedulerOptions(Options):
 
     heading = _WHERE
     scheduler: Annotated[
-        str | ClientOrCluster, Value("WHERE"), BeforeValidator(as_scheduler), Accepts(str | os.PathLike[str] | Any)
+        str | ClientOrCluster,
+        Value("WHERE"),
+        BeforeValidator(as_scheduler),
+        Accepts(str | os.PathLike[str] | Any, "str, path-like, or Dask client or cluster"),
     ] = Field(
         None,
         validate_default=True,
@@ -227,8 +230,8 @@ class ExecutorOptions(MemoryOptions, SchedulerOptions):
         CLUSTER_TIMEOUT,
         gt=0,
         allow_inf_nan=True,
-        description="seconds after which a scheduler counts as lost if it does not answer, and a worker if it does not "
-        "answer, is paused, or holds a task without using its processor",
+        description="seconds without an answer after which the scheduler counts as lost. A worker counts as lost when, "
+        "for this long, it does not answer, is paused, or holds a task without using its processor",
     )
     checkpoint_every: Annotated[int | None, Value("N", unit="iterations")] = Field(
         None,

@@ -91,7 +91,7 @@ def export(
     Parameters
     ----------
     run : str or path-like
-        Folder of a run or model; of restarts and samples, their means are written.
+        Folder of a run or model; for restarts or samples, their means are written.
     out : str or path-like, optional
         Folder to make (``csv``), JSON file to write (``pyldavis``), or ``.h5ad`` or ``.zarr`` (``anndata``). By default
         it is temporary, and is removed when the returned object is collected.

@@ -67,13 +67,13 @@ def renamed(text: str, nouns: Mapping[str, str]) -> str:
 
 
 MAX_INCHES = 200
-Nouns = Annotated[Texts, Value("WHAT=NOUN")]
+Nouns = Annotated[Texts, Value("WHAT=NOUN", note="may be repeated")]
 Inches = Annotated[tuple[float, float], BeforeValidator(_inches), AfterValidator(_length)]
 TopicIds = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
 
 _CLUSTER = (
-    "field whose values are clusters, such as the speech that paragraphs are from: the bands of topics over time then "
-    "allow for documents of a cluster that resemble each other, for which the corpus is read"
+    "field whose values are clusters, such as the speech that paragraphs are from. The bands of topics over time then "
+    "allow for the similarity of documents in a cluster; this reads the corpus"
 )
 
 
@@ -85,7 +85,7 @@ class FoldingOptions(Options):
         None, description="fold nodes whose subtree has a smaller share of the tokens, such as 0.01"
     )
     levels: Annotated[int | None, Value("N")] = Field(
-        None, description="show the first N levels and fold the nodes below; the root is level 1"
+        None, description="show N levels, the root included, and fold the nodes below them"
     )
 
 
@@ -93,8 +93,8 @@ class TreeFileOptions(Options):
     """Files of a tree of topics; families without a tree refuse them."""
 
     heading = "trees"
-    picture: Annotated[Texts, Value("FILE")] = Field(
-        (), description="draw the tree into a .svg, .png or .pdf file; may be repeated (needs the extra 'plots')"
+    picture: Annotated[Texts, Value("FILE", note="may be repeated")] = Field(
+        (), description="draw the tree into a .svg, .png or .pdf file (needs the extra 'plots')"
     )
     graphml: Annotated[Location | None, Value("FILE")] = Field(
         None,
@@ -109,19 +109,17 @@ class ReportOptions(Options):
     corpus: Annotated[Location | None, Value("CORPUS")] = Field(
         None, description="location of the training corpus, needed only if the run has no summary of its documents"
     )
-    texts: Annotated[Sources, Value("SOURCE")] = Field(
+    texts: Annotated[Sources, Value("SOURCE", note="may be repeated")] = Field(
         None,
         description="source texts of the corpus (files, folders or globs; in Python also a list, column or frame of "
-        "texts): the report then shows passages of the example documents with the topics' words marked; may be "
-        "repeated",
+        "texts): the report then shows passages of the example documents with the topics' words marked",
     )
     title: Annotated[str | None, Value("TEXT")] = Field(
         None, description="title of the page (default: the name of the run)"
     )
     noun: Nouns = Field(
         (),
-        description="what documents, words, tokens or topics are called on the page, such as documents=cells; may be "
-        "repeated",
+        description="what documents, words, tokens or topics are called on the page, such as documents=cells",
     )
 
 
@@ -149,9 +147,9 @@ class FieldOptions(Options):
 class PlotOptions(Options):
     """Panels to draw."""
 
-    what: Annotated[Names | None, Value("WHAT")] = Field(
+    what: Annotated[Names | None, Value("WHAT,...")] = Field(
         None,
-        description="panels to draw, separated by commas: score, change, objective, topics, parameters, sizes, map, "
+        description="panels to draw: score, change, objective, topics, parameters, sizes, map, "
         "labels, segments, time or tree (default: all for which the run has data, except labels, segments, time and "
         "tree)",
     )
@@ -159,16 +157,15 @@ class PlotOptions(Options):
         None, description="title of the picture (default: the name of the run, or what is drawn over time)"
     )
     size: Annotated[Inches | None, Value("W,H", unit="inches", expected="a width and a height", text=True)] = Field(
-        None, description="width and height of the picture (default: depends on the panels)"
+        None, description="width and height of the picture in inches (default: depends on the panels)"
     )
     noun: Nouns = Field(
         (),
-        description="what documents, words, tokens or topics are called in the picture, such as documents=cells; may "
-        "be repeated",
+        description="what documents, words, tokens or topics are called in the picture, such as documents=cells",
     )
-    names: Annotated[dict[int, str] | None, BeforeValidator(names_by_topic), Value("ID=NAME")] = Field(
-        None, description="name of a topic, in place of its title or words; may be repeated"
-    )
+    names: Annotated[
+        dict[int, str] | None, BeforeValidator(names_by_topic), Value("ID=NAME", note="may be repeated")
+    ] = Field(None, description="names of topics by id, in place of their titles or words")
 
 
 class SegmentPlotOptions(Options):
@@ -235,10 +232,11 @@ class PredictOptions(Options):
     """Field to predict, and the values to choose from."""
 
     field: Annotated[str, Value("NAME")] = Field(description="the field of labels, or the covariate, to predict")
-    values: Annotated[Candidates | None, Value("V,V")] = Field(
+    values: Annotated[
+        Candidates | None, Value("V,V", note="may be repeated, and a value that contains a comma needs a separate flag")
+    ] = Field(
         None,
-        description="candidate values, separated by commas; may be repeated, and a value that contains a comma needs "
-        "a separate flag (default: all labels of the field in training, or all numbers if they are few)",
+        description="candidate values (default: all labels of the field in training, or all numbers if they are few)",
     )
     confusion: Annotated[Location | None, Value("FILE")] = Field(
         None,

@@ -253,7 +253,7 @@ def _table(ids: pa.Array, candidate_scores: CandidateScores, candidates: Candida
 
 
 def _shown(actual: tuple[Any, ...], best: int, values: Sequence[Any]) -> Any:
-    """Return a document's actual value; of several, the predicted one if it is among them."""
+    """Return a document's actual value; if it has several, the predicted value if that is among them."""
     if best >= 0 and values[best] in actual:
         return values[best]
     return actual[0] if actual else None

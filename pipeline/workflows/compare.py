@@ -709,6 +709,9 @@ def compare(
     Over topics, a family is fitted with several numbers of topics, and one is recommended. An interrupted comparison is
     continued by a call with the same options.
 
+    `settings` and `vary` are mappings by family, such as ``settings={"hdp": {"order": 2}}`` and
+    ``vary={"*": {"beta": [50, 100]}}``.
+
     Parameters
     ----------
     corpus : Corpus, path, sequence of paths or str, column or frame

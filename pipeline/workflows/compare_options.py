@@ -14,13 +14,13 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Validat
 from collapsium.pipeline.analysis.metrics.catalogue import is_all, metrics_of, require_used
 from collapsium.pipeline.engine.setup.limits import ITERATIONS, FitOptions, Limits, StartOptions
 from collapsium.pipeline.models.registry import family_names, load_family, make_options, require_schedule
-from collapsium.pipeline.options import Locations, Value, names_of, parse_setting
+from collapsium.pipeline.options import Locations, Path, Value, names_of, parse_setting
 from collapsium.storage.corpus.manifest import DOCUMENTS
 from collapsium.storage.data_types import Json, JsonObject
 from collapsium.storage.errors import OptionError, flag_of, suggestion
 from collapsium.storage.runs.comparison import RANDOM
 from collapsium.workers.families.family import RANDOM_START, FamilyOptions
-from collapsium.workers.options import Formerly, first_names, former_names, present_names, warn_renamed
+from collapsium.workers.options import Accepts, Formerly, first_names, former_names, present_names, warn_renamed
 
 NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?"
 SHARE = re.compile(rf"\s*({NUMBER})\s*/\s*K\s*")
@@ -165,9 +165,10 @@ Names = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value, info: names_of(value, str(info.field_name))),
     AfterValidator(_distinct),
+    Accepts(str | Sequence[str]),
 ]
 Counts = Annotated[tuple[Count, ...], BeforeValidator(_numbers), AfterValidator(_distinct)]
-Location = Annotated[str, BeforeValidator(os.fspath)]
+Location = Annotated[str, BeforeValidator(os.fspath), Accepts(Path)]
 Settings = Annotated[dict[str, JsonObject], BeforeValidator(_parsed)]
 Vary = Annotated[dict[str, dict[str, list[Any]]], BeforeValidator(_parsed)]
 
@@ -203,8 +204,7 @@ class CompareOptions(StartOptions, Limits):
     )
     families: Annotated[Names, Value("A,B", text=True, heading=_GRID)] = Field(
         (),
-        description="families to fit, separated by commas (default: all that need only words and a number of topics; "
-        "over topics, lda)",
+        description="families to fit (default: all that need only words and a number of topics; over topics, lda)",
     )
     topics: Annotated[Counts, Value("K,K", text=True, heading=_GRID)] = Field(
         TOPICS,
@@ -219,17 +219,18 @@ class CompareOptions(StartOptions, Limits):
         description=f"number of random seeds for each cell of the grid (default: {RESTARTS}; over topics: "
         f"{OVER_TOPICS['restarts']})",
     )
-    settings: Annotated[Settings, Value("FAMILY.OPTION=VALUE", flag="--set", heading=_GRID)] = Field(
+    settings: Annotated[
+        Settings, Value("FAMILY.OPTION=VALUE", flag="--set", heading=_GRID, note="see below, and may be repeated")
+    ] = Field({}, description="options of families, or of their fits, by family")
+    vary: Annotated[
+        Vary, Value("[FAMILY.]OPTION=V,V", heading=_GRID, note="no FAMILY has the same meaning; may be repeated")
+    ] = Field(
         {},
-        description="an option of a family, see below; may be repeated",
-    )
-    vary: Annotated[Vary, Value("[FAMILY.]OPTION=V,V", heading=_GRID)] = Field(
-        {},
-        description="several values of an option, each a cell of the grid; * or no FAMILY means all families "
-        "that have the option; may be repeated",
+        description="values of families' options, by family; each value is a cell of the grid. The family * means all "
+        "families that have the option",
     )
     heldout: Annotated[Location | None, Value("CORPUS", heading=_HELD_OUT)] = Field(
-        None, description="corpus of held-out tokens of the same documents; then no tokens of CORPUS are split off"
+        None, description="corpus of held-out tokens of the same documents; then no tokens are split off"
     )
     fraction: Annotated[float | None, Value("F", heading=_HELD_OUT)] = Field(
         FRACTION,

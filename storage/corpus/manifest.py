@@ -115,7 +115,23 @@ class VocabularyRecord(Record):
 
 
 class Manifest(ShortModel):
-    """The contents of a corpus."""
+    """The contents of a corpus.
+
+    Attributes
+    ----------
+    format, version : str and int
+        Kind and version of the record.
+    documents, pairs, tokens : int
+        Totals over the shards; a pair is a document and a word that occurs in it.
+    vocabulary : VocabularyRecord
+        File, digests and number of words of the vocabulary.
+    fields : dict of str to str
+        Types of the optional columns of the shards, such as titles, labels and covariates.
+    shards : tuple of ShardRecord
+        File, sizes and digests of each shard.
+    vectors : VectorsRecord or None
+        Arrays of a corpus of vectors.
+    """
 
     format: str = KIND
     version: int = VERSIONS[DOCUMENTS]

@@ -21,7 +21,7 @@ class Needs(Enum):
     CORPUS = "of the topics' words in documents (`coherence` CORPUS|TEXTS; by default the training corpus)"
     FITTED = "of the training documents, beside what the model expects"
     LABELS = "of documents with labels (`unseen` CORPUS|TEXTS; by default the training corpus)"
-    CLASSES = "of documents with two different labels or more (as before)"
+    CLASSES = "of documents with at least two different labels (`unseen` CORPUS|TEXTS; by default the training corpus)"
     DOCUMENTS = "of documents (`unseen` CORPUS|TEXTS), with proportions integrated out"
     TOKENS = "of held-out tokens (`heldout` CORPUS) or documents (`unseen` CORPUS|TEXTS)"
 

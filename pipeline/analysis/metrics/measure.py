@@ -303,7 +303,7 @@ def measure(
     notice: Callable[[str], None] | None = None,
     progress: Counting = silent,
 ) -> dict[str, Measurement]:
-    """Measure the topics of a model by the field's public metrics.
+    """Measure the topics of a model by published metrics; ``collapsium evaluate --help`` lists their names.
 
     Parameters
     ----------

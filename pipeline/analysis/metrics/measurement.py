@@ -17,7 +17,7 @@ OF_MEMBERS = "; for an ensemble, the mean of its members' values"
 
 @dataclass(frozen=True)
 class MemberValue:
-    """The figure of a single member of an ensemble: its name, such as ``003``, and the value."""
+    """The value of a single member of an ensemble, with the member's name, such as ``003``."""
 
     member: str
     value: float
@@ -32,15 +32,15 @@ class Measurement(ShortRepr):
     name : str
         The metric.
     value : float
-        The figure.
+        The value.
     definition : str
         Its definition, with the numbers of words and documents.
     source : str
         The publication that defines it.
     topics : mapping of int to float
-        Figures of single topics by their permanent ids, for coherences of a single model; else empty.
+        Values of single topics by their permanent ids, for coherences of a single model; else empty.
     members : tuple of MemberValue
-        Figures of an ensemble's members; empty for a single model.
+        Values of an ensemble's members; empty for a single model.
     """
 
     name: str

@@ -140,7 +140,7 @@ def lacking(single: npt.NDArray[np.integer], where: str) -> str:
     if absent <= RARE * every:
         return ""
     return (
-        f"; {absent:,} of the topics' {every:,} words do not occur in {where}, so that the figure says little of the "
+        f"; {absent:,} of the topics' {every:,} words do not occur in {where}, so that the value says little of the "
         "topics"
     )
 
@@ -519,7 +519,7 @@ def text_coherence(
     Parameters
     ----------
     topics : sequence of sequence of str
-        Words of each topic, the most probable first; as many of each topic.
+        Words of each topic, the most probable first; the same number for each topic.
     texts : sequence of sequence of str
         Tokens of each text.
     metric : str, optional

@@ -78,12 +78,12 @@ class Limits(Options):
     )
     tolerance: Annotated[Tolerance, Value("T", expected=f"a number of 0 or more, or {AUTO}")] = Field(
         0.0,
-        description="stop earlier. A number T: when an iteration moves less than this share of the tokens between "
-        "topics, or changes the objective or the score (`stop_on`) by less than this share. auto: when the mean over "
-        "the last quarter of the iterations differs from the mean over the quarter before by at most 5% (of the share "
-        "of moved tokens; for samplers 0.25% of the objective) or 0.05% (of the score), or by at most one standard "
-        "error. Fits that choose their inverse temperature cannot end before the last tenth of the iterations "
-        "(default: 0, never)",
+        description="stop before `iterations`. A number T: stop when an iteration moves less than this share of the "
+        "tokens between topics or, with `stop_on` objective or score, changes this quantity by less than this share of "
+        "its value. auto: stop when the quantity of `stop_on` has levelled off: its means over the last quarter of the "
+        "iterations and over the quarter before differ by at most 5% (moved tokens), 0.25% (objective, which samplers "
+        "use instead of moved tokens) or 0.05% (score), or by at most one standard error. Fits that choose their "
+        "inverse temperature run for at least 90% of the iterations (default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
@@ -203,12 +203,12 @@ class StartOptions(Options):
     init: Annotated[Location | None, Value("INIT"), Formerly("start")] = Field(
         None,
         description="initial topic proportions of each document; the default rarely needs to be changed. "
-        "quick-clusters: the shares of clusters of words in the document or, if documents are short, its nearest "
-        "clusters of documents; clusters: the single cluster nearest to its words, to group short documents; "
-        "documents: the component of the document in a mixture with one topic per document; tree: like documents, "
-        "with a root topic for common words; random; or a Parquet file of proportions, as `collapsium infer` writes "
-        "it (default: quick-clusters with lda and hdp, but random with seed words, dense responsibilities, the "
-        "stochastic schedule, or fewer than two documents per topic; random with other families)",
+        "quick-clusters: the document's shares of clusters of words or, if documents are short, the clusters of "
+        "documents that are nearest to it; clusters: the single cluster that is nearest to the document's words, to "
+        "group short documents; documents: the document's component in a mixture with one topic per document; tree: "
+        "like documents, with a root topic for common words; random; or a Parquet file of proportions, as `collapsium "
+        "infer` writes it (default: quick-clusters with lda and hdp, but random with seed words, dense "
+        "responsibilities, the stochastic schedule, or fewer than two documents per topic; random with other families)",
     )
     init_strength: Annotated[float, Value("TOKENS"), Formerly("start_strength")] = Field(
         0.0,

@@ -124,7 +124,7 @@ class Material:
     # Name and events of each restart of an ensemble, and of its consensus; for a single fit one entry with an empty
     # name
     members: list[tuple[str, Events]]
-    # The model; of restarts and samples, their consensus or mean, or the first of those that are not matched
+    # The model; for restarts or samples, their consensus or mean, or the first restart or last sample if not matched
     model: Model
     member: str  # Name of that member; empty for all other models
     topics: list[Topic]  # The result of `collapsium.pipeline.topics`
@@ -598,7 +598,7 @@ class Report:
         return f'<iframe style="{style}" sandbox="allow-scripts" srcdoc="{escape(self.page)}"></iframe>'
 
 
-@shows("writing a report", "documents read")
+@shows("writing a report")
 @overwrites("out", files=True)
 @keywords(
     options=ReportOptions, fields=FieldOptions, effect=EffectOptions, ranking=RankOptions, folding=FoldingOptions,

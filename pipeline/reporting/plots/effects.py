@@ -168,7 +168,7 @@ def words_over_figure(
     Parameters
     ----------
     words : WordsOver
-        Result of `words_over`; of many topics the first six are drawn.
+        Result of `words_over`. At most six topics are drawn, the first ones.
     count : int, optional
         Words that rise, and as many that fall.
     title : str, optional

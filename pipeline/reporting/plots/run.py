@@ -323,7 +323,7 @@ def plot(
     folding : FoldingOptions
         Branches of a tree that are folded into a single entry.
     ax : matplotlib.axes.Axes, optional
-        Axes to draw in, for a single panel such as ``map``, or for one topic over time; the figure is theirs.
+        Axes to draw in, for a single panel such as ``map``, or for one topic over time. Their figure is returned.
 
     Returns
     -------

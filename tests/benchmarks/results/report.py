@@ -282,7 +282,7 @@ def sessions_table(found: Summary) -> str:
     installed = {item: None for session in sessions for item in session["machine"]["versions"].items()}
     versions = ", ".join(f"{name} {version}" for name, version in installed)
     days = " to ".join(dict.fromkeys((sessions[0]["key"][1][:10], sessions[-1]["key"][1][:10])))
-    return f"Measured on {days} at {commits}, on {'; '.join(machines)}: {versions}.\n"
+    return f"Measured on {days} at the commits {commits}, on {'; '.join(machines)}: {versions}.\n"
 
 
 def shapes_table(found: Summary) -> str:
@@ -301,8 +301,8 @@ def shapes_table(found: Summary) -> str:
                 f"{record['score']:.4f}",
                 f"{record['tomotopy_averaged']:.4f}",
             ])  # fmt: skip
-    heads = ["corpus", "family", "rounds", "tomotopy", "its seconds", "our seconds to it", "ratio"]
-    return table_of([*heads, "our score after its seconds", "its average"], rows)
+    heads = ["corpus", "family", "rounds", "tomotopy's score", "tomotopy's seconds", "our seconds to that score"]
+    return table_of([*heads, "ratio", "our score after tomotopy's seconds", "tomotopy's average"], rows)
 
 
 TABLES = {

@@ -31,7 +31,7 @@ def test_estimate__prints_memory_disk_and_traffic(capsys, small):
         assert found[name].split()[1] in ("B", "KB"), name
     assert found["disk for local states (scratch)"] == "0 B"
     assert found["disk for the run: two checkpoints and the model"].endswith("KB")
-    assert found["moved between processes, an iteration"] == "0 B"
+    assert found["moved between processes, per iteration"] == "0 B"
     assert "memory of all processes" in found
     assert out.splitlines()[-1] == "fits"
 
@@ -45,7 +45,7 @@ def test_estimate__accepts_workers_and_memory(capsys, small):
         found = lines_of(out)
         assert "in all, of 1.8 GB (90% of 2.0 GB)" in found
         assert "of which the driver" in found
-        assert (found["moved between processes, an iteration"] == "0 B") == (scheduler == "local")
+        assert (found["moved between processes, per iteration"] == "0 B") == (scheduler == "local")
     _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--workers", 3)
     assert out.startswith("threads: 1 worker process(es) of 3 thread(s)\n")
     _, out, _ = command(capsys, "estimate", small[0], *ASKED, "--scheduler", "serial")

@@ -1,6 +1,7 @@
 """All commands with their options as data, from which the reference pages are generated."""
 
 import json
+import re
 from typing import Annotated
 
 import pytest
@@ -123,6 +124,33 @@ def test_keywords__are_checked_by_their_model(options, message):
 
 def test_options_of_public_functions__stand_in_their_docstrings():
     for function in (pipeline.fit, pipeline.ingest, pipeline.infer):
-        assert "scheduler : str or ClientOrCluster, optional" in function.__doc__
+        assert "scheduler : str, path-like, or Dask client or cluster, optional" in function.__doc__
         assert "SchedulerOptions" not in function.__doc__
     assert 'stop_on : {"counts", "objective", "score"}, optional' in pipeline.fit.__doc__
+
+
+@pytest.mark.parametrize(
+    ("function", "entry"),
+    [
+        (pipeline.ingest, "labels : str or sequence of str, optional"),
+        (pipeline.ingest, "max_decompressed : int or str, optional"),
+        (pipeline.measure, "coherence : path, sequence of paths or str, column or frame, optional"),
+        (pipeline.compare, "settings : mapping of str to mapping, optional"),
+        (pipeline.compare, "heldout : str or path-like, optional"),
+        (pipeline.plot, "names : mapping of int to str, optional"),
+        (pipeline.plot, "size : (float, float), optional"),
+        (pipeline.edit, "merge : sequence of sequence of int, optional"),
+        (pipeline.fit, "verbose : bool, optional"),
+    ],
+)
+def test_docstrings__have_the_types_that_functions_accept(function, entry):
+    assert entry in function.__doc__.splitlines()
+
+
+def test_remarks_about_flags__are_in_help_and_not_in_docstrings():
+    found = {command.name: {option.name: option for option in command.options} for command in commands()}
+    assert found["ingest"]["format"].description.startswith("format of the sources; see the list below (default: ")
+    assert found["edit"]["rename"].description == "names of topics by id; may be repeated"
+    for name in pipeline.__all__:
+        text = " ".join((getattr(pipeline, name).__doc__ or "").split())
+        assert not re.search("may be repeated|see below|list below|separate flag|separated by commas", text), name

@@ -125,7 +125,10 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
     )
     gamma_rate: float = Field(7.0, gt=0, description="rate of the Gamma prior of gamma")
     beta: float = Field(
-        100.0, gt=0, description="concentration beta of a topic over the words; its initial value if it is learned"
+        100.0,
+        gt=0,
+        description="concentration beta of a topic over the words; each of the W words has Dirichlet parameter beta/W, "
+        "unless tau is learned. The initial value if beta is learned",
     )
     beta_shape: float = Field(4.0, gt=0, description="shape of the Gamma prior of beta, if beta is learned")
     beta_rate: float = Field(4.0, gt=0, description="rate of the Gamma prior of beta, if beta is learned")
@@ -142,18 +145,18 @@ class HdpOptions(PlainTopicsOptions, title="hierarchical Dirichlet process, coll
     )
     split_merge_moves: Annotated[bool | None, Formerly("moves")] = Field(
         None,
-        description="merge, delete and split topics; a move is accepted if it improves the prediction of "
-        f"{schedule.SPLIT_MERGE_HELD_TOKENS:,.0f} tokens, but at most "
-        f"{schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} and at least {schedule.MIN_SPLIT_MERGE_HELD_SHARE:.0%} of the "
-        "corpus, which are excluded from the counts meanwhile (default: true with active responsibilities, at least "
-        f"{schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations, at most {schedule.MAX_SPLIT_MERGE_TOPICS:,} topics and no "
-        "seed words, except in a warm start)",
+        description="merge, delete and split topics. A move is accepted if it improves the prediction of reserved "
+        "tokens, to which topics are not fitted during the search: "
+        f"{schedule.SPLIT_MERGE_HELD_TOKENS:,.0f} tokens, but at least {schedule.MIN_SPLIT_MERGE_HELD_SHARE:.0%} and "
+        f"at most {schedule.MAX_SPLIT_MERGE_HELD_SHARE:.0%} of the corpus (default: true with active responsibilities, "
+        f"at least {schedule.MIN_SPLIT_MERGE_ITERATIONS} iterations, at most {schedule.MAX_SPLIT_MERGE_TOPICS:,} "
+        "topics and no seed words, except in a warm start)",
     )
     learn: tuple[Learned, ...] | None = Field(
         None,
-        description="what to learn: alpha, gamma, pi (shares of the topics), beta, tau (shares of the words; "
-        "1/W if not learned) (default: gamma and pi with active responsibilities, because tempered ones make alpha "
-        "too large; alpha too with dense ones)",
+        description="hyperparameters to learn: alpha, gamma, pi (shares of the topics), beta, tau (shares of the "
+        "words, which are 1/W otherwise). By default gamma and pi and, with dense responsibilities, alpha, which "
+        "tempered active responsibilities would overestimate",
     )
 
     @property

@@ -47,8 +47,7 @@ class LdaOptions(PlainTopicsOptions, title="latent Dirichlet allocation, collaps
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
-        "being the size of the vocabulary",
+        description="concentration beta of a topic over the words; each of the W words has Dirichlet parameter beta/W",
     )
     tau: float = Field(
         40.0,

@@ -100,9 +100,10 @@ class SeededOptions(WeightedOptions):
     topics: int
     seeds: Annotated[tuple[SeededTopic, ...], Accepts(str | os.PathLike[str] | Mapping[str, Any])] = Field(
         (),
-        description="names and words of topics whose word priors are raised: a TOML file with a table for each topic, "
-        'such as space = ["orbit", "nasa"], or [space] with words and strength, the pseudo-counts of each word as a '
-        "multiple of its tokens (default: 1); the first topics are these, in the order of the file",
+        description="words of seeded topics, whose priors in these topics are raised: a TOML file in which each topic "
+        'is a list, such as space = ["orbit", "nasa"], or a table [space] with the keys words and strength (the '
+        "pseudo-counts of each word as a multiple of its tokens; 1 by default). Seeded topics come first, in the order "
+        "of the file",
     )
 
     @field_validator("seeds", mode="before")
@@ -169,6 +170,12 @@ def with_seeds(global_state: GlobalStateT, summary: Summary, options: SeededOpti
     return replace(after, topic_moments=moments)
 
 
+RESPONSIBILITIES = (
+    "active: each document stores the responsibilities of its active topics, and one background share for all others; "
+    "dense: all topics of every pair"
+)
+
+
 class CollapsedOptions(SeededOptions):
     """Options that the families of collapsed topics share."""
 
@@ -177,9 +184,7 @@ class CollapsedOptions(SeededOptions):
     order: Literal[0, 2]
     responsibilities: Literal["active", "dense"] | None = Field(
         None,
-        description="active: each document stores the responsibilities of its active topics, and one "
-        "background share for all others; dense: all topics of every pair (default: active with "
-        "order 0; order 2 is always dense)",
+        description=f"{RESPONSIBILITIES} (default: active with order 0; order 2 is always dense)",
     )
     most_active: int | None = Field(
         None,

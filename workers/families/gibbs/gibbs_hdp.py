@@ -165,8 +165,7 @@ class GibbsHdpOptions(FamilyOptions, title="hierarchical Dirichlet process, Gibb
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
-        "being the size of the vocabulary",
+        description="concentration beta of a topic over the words; each of the W words has Dirichlet parameter beta/W",
     )
     learn: tuple[Learned, ...] = Field(
         ("alpha", "gamma"),

@@ -49,9 +49,9 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
         None,
         ge=1,
         lt=1 << 31,
-        description="number of documents that the initial clusters start from, each of which becomes a leaf "
-        "(default: half of the documents, at most 300 and four fifths of max_nodes, or half of it "
-        "with initial_tree gradual)",
+        description="number of documents from which the initial clusters start, each of which becomes a leaf "
+        "(default: half of the documents, at most 300). It is limited to four fifths of `max_nodes`, or to half of "
+        "`max_nodes` with `initial_tree` gradual",
     )
     alpha: tuple[float, ...] = Field(
         (),
@@ -61,7 +61,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
     eta: tuple[float, ...] = Field(
         (),
         description="Dirichlet parameter of each word in a node's topic: one value, or a list with one for "
-        "each level (default: 0.2, and 0.1 at leaves; 1 with posterior dirichlet)",
+        "each level (default: 0.2, and 0.1 at leaves; 1 with `posterior` dirichlet)",
     )
     gamma: float = Field(
         1.0,
@@ -75,7 +75,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
     )
     posterior: Literal["point", "dirichlet"] = Field(
         "point",
-        description="of the topics: point, the most probable value, which predicts better; dirichlet, a full "
+        description="posterior of the topics: point, the most probable value, which predicts better; dirichlet, a full "
         "posterior as in Wang and Blei, which uses fewer nodes",
     )
     initial_tree: Annotated[Literal["clustering", "gradual"], Formerly("start")] = Field(
@@ -85,7 +85,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
         "each time, and some open new paths, as in Wang and Blei",
     )
     learn: tuple[Learned, ...] = Field(
-        (), description="hyperparameters to learn: alpha, eta (with posterior dirichlet), gamma"
+        (), description="hyperparameters to learn: alpha, eta (with `posterior` dirichlet), gamma"
     )
     document_sweeps: int = Field(1, ge=1, lt=1 << 31, description="passes over a document in an iteration")
     new_paths: Annotated[int | None, Formerly("grow")] = Field(
@@ -93,7 +93,7 @@ class NcrpOptions(FamilyOptions, title="nested Chinese restaurant process: a tre
         ge=0,
         lt=1 << 31,
         description="number of documents in an iteration that may open a new path, drawn from their q(c) "
-        "(default: 0, or 2 with initial_tree gradual)",
+        "(default: 0, or 2 with `initial_tree` gradual)",
     )
     prune: float = Field(1e-6, ge=0, description="remove a node whose expected number of documents is smaller")
     merge: float = Field(

@@ -2,7 +2,7 @@
 
 Each kind of vectors names its parents: nu_j ~ Dir(alpha) without, nu_j ~ PDP(a, b, sum_l rho_lj nu_l) with, and rho_j ~
 Dir(mixing) where there are several (Buntine, Du and Nurmi 2010). z ~ nu_j of the vector that a segment draws from,
-phi_k ~ Dir(B/W, ..., B/W).
+phi_k ~ Dir(beta/W, ..., beta/W).
 """
 
 from __future__ import annotations
@@ -194,9 +194,9 @@ class DirichletNetworkOptions(NetworkOptions, title="network of Dirichlet or Pit
     """Options of the family."""
 
     network: Annotated[dict[str, Vectors], Accepts(str | Mapping[str, Mapping[str, Any]])] = Field(
-        description="TOML file with one table for each kind of vectors: over = corpus, label, document or "
-        'segment; parents, such as ["document", "section[-1]"]; otherwise, the parents to use '
-        "if one of these does not exist"
+        description="TOML file with one table for each kind of vectors, and in it the keys over (corpus, label, "
+        'document or segment), parents (a list, such as ["document", "section[-1]"]) and otherwise (the parents to use '
+        "if one of these does not exist)"
     )
     words_from: str | None = Field(
         None,

@@ -57,8 +57,7 @@ class NetworkOptions(FamilyOptions):
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
-        "being the size of the vocabulary",
+        description="concentration beta of a topic over the words; each of the W words has Dirichlet parameter beta/W",
     )
     strength: float = Field(
         10.0, gt=0, description="concentration b of a vector around its parents; its initial value if it is learned"

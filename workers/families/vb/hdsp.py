@@ -280,8 +280,8 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         None,
         gt=0,
         description="initial concentration alpha of a document's topics (default: 1000 with labels, so that "
-        "topics form by labels; else 1). With the default eta, predictions from labels alone are best with alpha "
-        "fixed at 1000 (`learn`: gamma, weights), or at 5 if most labels are missing",
+        "topics form by labels; else 1). To predict from labels alone with the default eta, fix alpha at 1000, or "
+        "at 5 if most labels are missing, by leaving alpha out of `learn`",
     )
     eta: float = Field(0.1, gt=0, description="Dirichlet parameter eta of each word in a topic; it is not learned")
     weight_shape: float = Field(
@@ -304,7 +304,12 @@ class HdspOptions(FamilyOptions, title="hierarchical Dirichlet scaling process, 
         description="labels, from sweeps of LDA that tie topics to labels; lda, from sweeps of LDA without labels, as "
         "in the paper, which usually gives worse bounds and predictions",
     )
-    lda_sweeps: int = Field(3, ge=1, le=MAX_SWEEPS, description="number of these sweeps, made in the first iteration")
+    lda_sweeps: int = Field(
+        3,
+        ge=1,
+        le=MAX_SWEEPS,
+        description="number of sweeps of LDA that form the initial topics in the first iteration",
+    )
     document_sweeps: int = Field(
         5,
         ge=1,

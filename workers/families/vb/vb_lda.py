@@ -79,8 +79,7 @@ class VbLdaOptions(WeightedOptions, title="latent Dirichlet allocation, mean-fie
     beta: float = Field(
         100.0,
         gt=0,
-        description="concentration B of a topic over the words; each word has Dirichlet parameter B/W, W "
-        "being the size of the vocabulary",
+        description="concentration beta of a topic over the words; each of the W words has Dirichlet parameter beta/W",
     )
     learn: Annotated[tuple[Learned, ...], AfterValidator(one_alpha)] = Field(
         (),
