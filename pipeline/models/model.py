@@ -291,8 +291,11 @@ class Model:
         return f"{type(self).__name__}({self._files.folder.url!r})"
 
     def __fspath__(self) -> str:
-        """Return the path that was opened, so that functions of a run accept the model."""
+        """Return the path that was opened, so that functions of a run accept the model, unless another replaced it."""
         self._require_open()
+        # A run that is being fitted is opened at its latest checkpoint each time.
+        if self._files.finished:
+            self._files.require_unchanged()
         return self._opened
 
     def __getstate__(self) -> dict[str, object]:
