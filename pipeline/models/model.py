@@ -411,7 +411,7 @@ def require_training_corpus(model: Model) -> Corpus:
             break
     else:
         raise AbsentError(f"{model.folder.url}: no run beside the model names its training corpus")
-    url = str(Run(folder.url).record()["corpus"]["url"])
+    url = recorded_url(folder, Run(folder.url).record()["corpus"]["url"])
     if not Folder(url).exists(MANIFEST):
         raise AbsentError(f"{url}: the training corpus is gone, and with it the documents' ids")
     corpus = Corpus(url)
