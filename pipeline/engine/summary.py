@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.executors.base import Executor, Future, in_order
 from collapsium.pipeline.models.model import Model
-from collapsium.pipeline.models.topics import listed
+from collapsium.pipeline.models.topics import has_tokens
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.corpus.shard import merge_segments
@@ -181,7 +181,7 @@ def _shown(model: Model, tokens: int) -> Ints:
     """Return the ids of the topics with tokens, and in a tree of all nodes, ascending."""
     row = model.rows(0).of_words(slice(1), complete=True)
     topics = model.describe(row, 1)
-    return np.sort(topics.ids if topics.parent is not None else topics.ids[listed(topics.share, tokens)])
+    return np.sort(topics.ids if topics.parent is not None else topics.ids[has_tokens(topics.share, tokens)])
 
 
 def _field(name: str, labels: Labelled) -> FieldSummary:

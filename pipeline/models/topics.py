@@ -177,7 +177,7 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     stable = {} if described.signed else stability(model, fits)
     shape = None if described.parent is None else shape_of(described.ids, described.parent, described.share)
     if shape is None:
-        rows = np.flatnonzero(listed(described.share, model.vocabulary.tokens.sum()))
+        rows = np.flatnonzero(has_tokens(described.share, model.vocabulary.tokens.sum()))
     else:
         rows = shape.rows[(shape.below[shape.rows] > 0.0) | (not shape.below.any())]
     names = model.vocabulary.words
@@ -253,7 +253,7 @@ def describe(model: Model, words: int, ranking: RankOptions = BY_PROBABILITY) ->
         overall = word_shares(model)
         rows = [np.zeros((0, min(words, counts.size)), np.int64)]
         probabilities = [np.zeros((0, min(words, counts.size)))]
-        for some, probability, exclusivity in topic_rows(model, ids, ids[listed(share, counts.sum())]):
+        for some, probability, exclusivity in topic_rows(model, ids, ids[has_tokens(share, counts.sum())]):
             expected = share[some] * counts.sum()
             top = largest(word_scores(probability, exclusivity, overall, expected, ranking), words)
             rows.append(top)
@@ -368,7 +368,7 @@ def occupied(model: Model) -> Ints:
     return np.sort(described.ids[tokens >= MIN_EXPECTED_TOKENS])
 
 
-def listed(share: Floats, tokens: float) -> npt.NDArray[np.bool_]:
+def has_tokens(share: Floats, tokens: float) -> npt.NDArray[np.bool_]:
     """Return which topics have tokens, given their shares of all `tokens`; all topics if none has."""
     enough = share * tokens >= MIN_EXPECTED_TOKENS
     # Ground truths have no counts of tokens, and tiny corpora may have less for each topic.
