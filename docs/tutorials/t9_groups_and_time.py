@@ -153,8 +153,8 @@ words.changes_frame(4).round(4)
 # default, tempering spreads tokens over more topics, which can blur
 # them. Before you publish, repeat the analysis with
 # ``inverse_temperature=1`` and with other seeds
-# (:doc:`/howto/effects`). Finally, parties were not assigned to years at
-# random, so a difference between them is not a causal effect.
+# (:doc:`/howto/effects`). Finally, parties were not assigned to years
+# at random, so a difference between them is not a causal effect.
 #
 # A report puts the effects, the curves and the words over time into a
 # file that you can share.
