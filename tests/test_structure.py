@@ -42,7 +42,7 @@ SLOW = {
 NEED_OPTIONAL = {"distributed.dashboard.scheduler", "dask.dataframe"}
 DOORS = {
     "pipeline/analysis/info.py",
-    "pipeline/engine/setup/starts.py",
+    "pipeline/engine/setup/initialisation.py",
     "pipeline/engine/fit.py",
     "pipeline/fitted_model.py",
     "pipeline/executors/open.py",

@@ -33,8 +33,8 @@ from collapsium.workers.families.family import (
     IntegratesProportions,
     Summary,
 )
+from collapsium.workers.initialisation import CLUSTERS, QUICK_CLUSTERS, ClusterSettings
 from collapsium.workers.shard_loading import NEARLY_ALL
-from collapsium.workers.starts import CLUSTERS, QUICK_CLUSTERS, ClusterSettings
 
 # Bytes of arrays of a start, as they are allocated
 # A pair of words of the vectors: its co-occurrences in double precision, and their information in single

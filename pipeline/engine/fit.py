@@ -24,6 +24,7 @@ from collapsium.pipeline.engine.plan import (
 )
 from collapsium.pipeline.engine.processors import Processors, compile_for, reporting_to
 from collapsium.pipeline.engine.run import ActiveRun, Ensemble, Event, EventLog, Session, is_ensemble_finished
+from collapsium.pipeline.engine.setup.initialisation import Start, StartSource, most_topics, start_of_file
 from collapsium.pipeline.engine.setup.inputs import missing_inputs
 from collapsium.pipeline.engine.setup.limits import FitOptions, MovedOptions
 from collapsium.pipeline.engine.setup.loading import LoadedCorpus, heldout_references
@@ -35,7 +36,6 @@ from collapsium.pipeline.engine.setup.request import (
     offered_presets,
     resumed_request,
 )
-from collapsium.pipeline.engine.setup.starts import Start, StartSource, most_topics, start_of_file
 from collapsium.pipeline.engine.setup.warm_start import WarmSource, WarmStart, warm_start
 from collapsium.pipeline.engine.state import Problem
 from collapsium.pipeline.executors.base import TLS, Executor

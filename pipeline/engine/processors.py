@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from collapsium.pipeline.engine.setup.computed_starts import start_kernels
+from collapsium.pipeline.engine.setup.computed_initialisation import start_kernels
 from collapsium.pipeline.models.registry import load_family
 from collapsium.storage.errors import MismatchError
 from collapsium.storage.runs.model import Processor

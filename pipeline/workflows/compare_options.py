@@ -420,7 +420,7 @@ def _checked_options(
     options: CompareOptions, family: str, topics: int | None, values: JsonObject
 ) -> tuple[JsonObject, JsonObject]:
     """Return the family's options and the limits of a cell: from the grid, ``--vary`` and ``--set``."""
-    from collapsium.pipeline.engine.setup.starts import StartSource
+    from collapsium.pipeline.engine.setup.initialisation import StartSource
 
     model, settings = load_family(family), options.settings.get(family, {})
     limits: JsonObject = {"score_every": SCORE_EVERY} if options.over == "topics" else {}

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from collapsium.pipeline.engine.plan import Scratch
 from collapsium.pipeline.engine.save import documents_of
-from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
+from collapsium.pipeline.engine.setup.computed_initialisation import ComputedStart
+from collapsium.pipeline.engine.setup.initialisation import Start, computed_topics
 from collapsium.pipeline.engine.setup.inputs import design_of, labels_of, reached, seeds_of, weights_of
 from collapsium.pipeline.engine.setup.request import HeldoutReference, Request, align
-from collapsium.pipeline.engine.setup.starts import Start, computed_topics
 from collapsium.pipeline.engine.setup.warm_start import WarmStart
 from collapsium.pipeline.engine.state import Growth, Problem, Shards, block_bounds, waiting_deltas
 from collapsium.pipeline.executors.base import Executor, Future

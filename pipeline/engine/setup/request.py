@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from itertools import accumulate
 
+from collapsium.pipeline.engine.setup.initialisation import StartSource
 from collapsium.pipeline.engine.setup.inputs import PREVALENCE, prevalence_of, require_labels, seeds_of, unknown_words
 from collapsium.pipeline.engine.setup.limits import LIMIT_NAMES, RUN_NAMES, SHORT, FitOptions, Limits
-from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.engine.setup.warm_start import WarmSource
 from collapsium.pipeline.engine.state import Growth, planned_growth
 from collapsium.pipeline.models.model import Model

@@ -406,7 +406,7 @@ def _explained(error: pydantic.ValidationError, path: str | os.PathLike[str]) ->
 
 def _require_known(job: Job) -> None:
     """Refuse unknown keys, and options that a job cannot have."""
-    from collapsium.pipeline.engine.setup import request, starts
+    from collapsium.pipeline.engine.setup import initialisation, request
 
     family = load_family(job.fit.family)
     if (job.reading.get("format") == VECTORS) != (job.holds == VECTORS):
@@ -421,7 +421,7 @@ def _require_known(job: Job) -> None:
         request.require_combinable(job.fit.family, job.limits.get("schedule", "batch"), job.fit.keep, models)
     # Raises an error if it is neither a known initialisation nor a file that is there.
     settings, _ = job.fit.with_preset()
-    start = starts.StartSource.of(settings.init or RANDOM_START, settings.init_strength)
+    start = initialisation.StartSource.of(settings.init or RANDOM_START, settings.init_strength)
     if start is not None:
         start.require(job.fit.family, job.config)
     if not job.ingest.sources:
@@ -461,7 +461,7 @@ def _absolute(path: str | None, base: Path) -> str | None:
 
 def _with_fit_files(job: Job, base: Path) -> Job:
     """Return a job with absolute paths of the files of its fit, which are read as it is checked."""
-    from collapsium.pipeline.engine.setup import starts
+    from collapsium.pipeline.engine.setup import initialisation
 
     further, formulas = job.options, {"seeds": (), "weights": word_weights.FORMULAS}
     files: dict[str, object] = {
@@ -470,7 +470,7 @@ def _with_fit_files(job: Job, base: Path) -> Job:
         if isinstance(further.get(name), str) and further[name] not in words
     }
     init = job.fit.init or RANDOM_START
-    if init not in (RANDOM_START, *COMPUTED_STARTS) and init.lower().endswith(starts.ENDING):
+    if init not in (RANDOM_START, *COMPUTED_STARTS) and init.lower().endswith(initialisation.ENDING):
         files["init"] = _absolute(init, base)
     return (
         job.model_copy(update={"fit": FitTable(**{**job.fit.model_dump(exclude_unset=True), **files})})

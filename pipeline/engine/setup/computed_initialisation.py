@@ -1,4 +1,4 @@
-"""Starts that are computed from the corpus, by tasks on its shards, when the first sweep asks for them.
+"""Initial proportions that are computed from the corpus, by tasks on its shards, when the first sweep asks for them.
 
 All sums are over shards in a fixed order, so that a start has the same bits for any number of workers.
 """
@@ -13,16 +13,14 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from collapsium.pipeline.engine.setup.starts import ShardProportions, StartSource
+from collapsium.pipeline.engine.setup.initialisation import ShardProportions, StartSource
 from collapsium.pipeline.engine.state import Shards
 from collapsium.pipeline.executors.base import Executor, Future, T
 from collapsium.storage.readers.proportions_file import DocumentProportions, sparse_proportions
-from collapsium.workers import starts
+from collapsium.workers import initialisation
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.family import QUICK_CLUSTERS_START
-from collapsium.workers.kernels.jit import AnyKernel
-from collapsium.workers.kernels.starts import Mixture
-from collapsium.workers.starts import (
+from collapsium.workers.initialisation import (
     CLUSTERS,
     QUICK_CLUSTERS,
     VECTORS,
@@ -36,6 +34,8 @@ from collapsium.workers.starts import (
     WordCounts,
     add,
 )
+from collapsium.workers.kernels.initialisation import Mixture
+from collapsium.workers.kernels.jit import AnyKernel
 
 UNWEIGHTED = np.zeros(0)  # Weights of vectors that all weigh one
 GROUP = 8  # Results that one task adds up
@@ -45,9 +45,9 @@ PROGRESS_SECONDS = 10.0  # Seconds between notices of progress
 def start_kernels(kind: str) -> Sequence[AnyKernel]:
     """Return the kernels that a computed start calls."""
     return {
-        QUICK_CLUSTERS_START: starts.QUICK_CLUSTER_KERNELS,
-        "clusters": (*starts.VECTOR_KERNELS, *starts.CLUSTER_KERNELS),
-    }.get(kind, starts.MIXTURE_KERNELS)
+        QUICK_CLUSTERS_START: initialisation.QUICK_CLUSTER_KERNELS,
+        "clusters": (*initialisation.VECTOR_KERNELS, *initialisation.CLUSTER_KERNELS),
+    }.get(kind, initialisation.MIXTURE_KERNELS)
 
 
 class _Progress:
@@ -153,7 +153,7 @@ def _documents(
     kind: str, topics: int, shards: Shards, executor: Executor, stream: Stream, progress: _Progress
 ) -> list[Future[DocumentProportions]]:
     """Return the proportions of the documents of each shard."""
-    counts = executor.collect([executor.submit(starts.word_counts, shard) for shard in shards])
+    counts = executor.collect([executor.submit(initialisation.word_counts, shard) for shard in shards])
     quick = kind == QUICK_CLUSTERS_START
     words = (
         _start_words(counts, QUICK_CLUSTERS.max_words, QUICK_CLUSTERS.min_documents)
@@ -168,7 +168,7 @@ def _documents(
     if kind == "clusters":
         word_vectors = _word_vectors(executor, shards, words, CLUSTERS.vectors, stream, progress)
         return _clusters_of(executor, shards, words, word_vectors, topics, CLUSTERS, stream, progress)
-    root_share = starts.ROOT_SHARE if kind == "tree" else 0.0
+    root_share = initialisation.ROOT_SHARE if kind == "tree" else 0.0
     return _mixture(executor, shards, words, topics, root_share, stream, progress)
 
 
@@ -183,7 +183,9 @@ def _start_words(counts: Sequence[WordCounts], max_words: int, min_documents: in
     frequency = np.zeros(size, dtype=np.int64)
     for count in counts:
         frequency[count.words] += count.documents
-    return starts.frequent_words(frequency, sum(count.corpus_documents for count in counts), max_words, min_documents)
+    return initialisation.frequent_words(
+        frequency, sum(count.corpus_documents for count in counts), max_words, min_documents
+    )
 
 
 def _summed(executor: Executor, parts: Sequence[Future[T]]) -> Future[T]:
@@ -209,32 +211,34 @@ def _word_vectors(
     for shard in shards:
         # A chain for each block, so that few blocks are in memory at a time.
         blocks = [
-            executor.submit(starts.add_cooccurrences, shard, sent, bound, block)
+            executor.submit(initialisation.add_cooccurrences, shard, sent, bound, block)
             for bound, block in zip(bounds, blocks, strict=True)
         ]
     known = _information(executor, blocks)
     # The co-occurrences are no longer needed; they take twice the memory.
     del blocks
-    directions = starts.first_directions(size, settings, stream)
+    directions = initialisation.first_directions(size, settings, stream)
     for number in range(settings.rounds):
         progress("directions of words, round", number + 1, settings.rounds)
-        directions = starts.orthonormal(_product(executor, known, directions))
-        directions = starts.orthonormal(_transposed(executor, known, directions, bounds))
-    directions = starts.orthonormal(_product(executor, known, directions))
-    return starts.word_vectors(directions, _transposed(executor, known, directions, bounds), settings.dimensions)
+        directions = initialisation.orthonormal(_product(executor, known, directions))
+        directions = initialisation.orthonormal(_transposed(executor, known, directions, bounds))
+    directions = initialisation.orthonormal(_product(executor, known, directions))
+    return initialisation.word_vectors(
+        directions, _transposed(executor, known, directions, bounds), settings.dimensions
+    )
 
 
 def _information(executor: Executor, blocks: Sequence[Future[Matrix] | None]) -> list[Future[Floats]]:
     """Return the mutual information of the words of each block, from their co-occurrences."""
     counted = [block for block in blocks if block is not None]
-    sums = executor.collect([executor.submit(starts.row_sums, block) for block in counted])
-    context = starts.context_shares(np.concatenate(sums))
-    return [executor.submit(starts.information, *pair, context) for pair in zip(counted, sums, strict=True)]
+    sums = executor.collect([executor.submit(initialisation.row_sums, block) for block in counted])
+    context = initialisation.context_shares(np.concatenate(sums))
+    return [executor.submit(initialisation.information, *pair, context) for pair in zip(counted, sums, strict=True)]
 
 
 def _product(executor: Executor, blocks: Sequence[Future[Floats]], directions: Matrix) -> Matrix:
     sent = _sent(executor, directions)
-    parts = executor.collect([executor.submit(starts.product, block, sent) for block in blocks])
+    parts = executor.collect([executor.submit(initialisation.product, block, sent) for block in blocks])
     return np.concatenate(parts)
 
 
@@ -242,7 +246,7 @@ def _transposed(
     executor: Executor, blocks: Sequence[Future[Floats]], directions: Matrix, bounds: Sequence[tuple[int, int]]
 ) -> Matrix:
     parts = [
-        executor.submit(starts.transposed_product, block, directions[low:high])
+        executor.submit(initialisation.transposed_product, block, directions[low:high])
         for block, (low, high) in zip(blocks, bounds, strict=True)
     ]
     return executor.collect([_summed(executor, parts)])[0]
@@ -260,9 +264,9 @@ def _clusters_of(
 ) -> list[Future[DocumentProportions]]:
     """Return the spherical clusters of documents as proportions."""
     sent = _sent(executor, words), _sent(executor, word_vectors)
-    documents = [executor.submit(starts.document_vectors, shard, *sent) for shard in shards]
+    documents = [executor.submit(initialisation.document_vectors, shard, *sent) for shard in shards]
     centroids = _centroids(executor, documents, [UNWEIGHTED] * len(documents), topics, settings, stream, progress)
-    return [executor.submit(starts.cluster_proportions, part, centroids, settings) for part in documents]
+    return [executor.submit(initialisation.cluster_proportions, part, centroids, settings) for part in documents]
 
 
 def _centroids(
@@ -279,22 +283,22 @@ def _centroids(
     share = min(1.0, max(settings.sample, settings.sample_per_cluster * topics) / max(total, 1))
     samples = [
         executor.submit(
-            starts.sample_vectors, part, weight, share, stream.at(purpose="sample of vectors", place=number)
+            initialisation.sample_vectors, part, weight, share, stream.at(purpose="sample of vectors", place=number)
         )
         for number, (part, weight) in enumerate(zip(parts, weights, strict=True))
     ]
-    centroids = executor.submit(starts.first_centroids, samples, topics, settings.candidates, stream)
+    centroids = executor.submit(initialisation.first_centroids, samples, topics, settings.candidates, stream)
     before = -math.inf
     for number in range(settings.iterations):
         progress("clusters, round", number + 1, settings.iterations)
         sums = _summed(
             executor,
-            [executor.submit(starts.assign, *part, centroids) for part in zip(parts, weights, strict=True)],
+            [executor.submit(initialisation.assign, *part, centroids) for part in zip(parts, weights, strict=True)],
         )
-        cosine = executor.collect([executor.submit(starts.cosine, sums)])[0]
+        cosine = executor.collect([executor.submit(initialisation.cosine, sums)])[0]
         if cosine <= before + settings.tolerance * abs(cosine):
             break
-        centroids, before = executor.submit(starts.new_centroids, sums, centroids), cosine
+        centroids, before = executor.submit(initialisation.new_centroids, sums, centroids), cosine
     return centroids
 
 
@@ -304,22 +308,22 @@ def _quick_clusters(
     """Return clusters of documents, or mixtures of clusters of words, as proportions."""
     settings, sent = QUICK_CLUSTERS, _sent(executor, words)
     masses, pairs, documents = executor.collect(
-        [_summed(executor, [executor.submit(starts.masses_of, shard, sent) for shard in shards])]
+        [_summed(executor, [executor.submit(initialisation.masses_of, shard, sent) for shard in shards])]
     )[0]
     coordinates = _coordinates(executor, shards, sent, masses, stream, progress)
     begun = settings.begun_by(pairs, documents)
     if settings.of_documents(pairs, documents, words.ids.size, topics):
         return _clusters_of(executor, shards, words, coordinates, topics, begun, stream, progress)
-    coordinates, inertias = starts.unit_rows(coordinates)
+    coordinates, inertias = initialisation.unit_rows(coordinates)
     lows = range(0, len(coordinates), settings.block)
     blocks = [executor.submit(np.array, coordinates[low : low + settings.block]) for low in lows]
     weights = [inertias[low : low + settings.block] for low in lows]
     centroids = _centroids(executor, blocks, weights, topics, settings.words, stream, progress)
     of_words = executor.collect(
-        [executor.submit(starts.cluster_proportions, block, centroids, settings.words) for block in blocks]
+        [executor.submit(initialisation.cluster_proportions, block, centroids, settings.words) for block in blocks]
     )
-    mixing = _sent(executor, starts.mixtures_of(of_words, masses))
-    return [executor.submit(starts.document_mixtures, shard, sent, mixing, topics, begun) for shard in shards]
+    mixing = _sent(executor, initialisation.mixtures_of(of_words, masses))
+    return [executor.submit(initialisation.document_mixtures, shard, sent, mixing, topics, begun) for shard in shards]
 
 
 def _coordinates(
@@ -328,25 +332,25 @@ def _coordinates(
     """Return the coordinates of words by correspondence analysis, shape (words, coordinates)."""
     settings = QUICK_CLUSTERS
     sampled = shards[:: max(int(float(masses.sum()) / settings.sample_tokens), 1)]
-    directions = starts.first_word_directions(masses, settings, stream)
+    directions = initialisation.first_word_directions(masses, settings, stream)
     dimensions = directions.shape[1]
     for number in range(settings.rounds):
         progress("directions of words, round", number + 1, settings.rounds)
         sums: list[Future[Floats] | None] = [None] * min(len(sampled), settings.chains)
-        scaled = _sent(executor, starts.scaled(directions, masses))
+        scaled = _sent(executor, initialisation.scaled(directions, masses))
         for place, shard in enumerate(sampled):
             chain = place % len(sums)
-            sums[chain] = executor.submit(starts.add_products, shard, words, scaled, sums[chain])
+            sums[chain] = executor.submit(initialisation.add_products, shard, words, scaled, sums[chain])
         products = executor.collect([_summed(executor, [shard_sums for shard_sums in sums if shard_sums is not None])])[
             0
         ]
-        products = starts.centred(starts.scaled(products, masses), masses)
+        products = initialisation.centred(initialisation.scaled(products, masses), masses)
         left = settings.rounds - 1 - number
         # Before that, directions still differ little in length, and need no rotation.
         if left == 1:
-            products = starts.rotated(products, -0.5, dimensions, settings)
+            products = initialisation.rotated(products, -0.5, dimensions, settings)
         elif not left:
-            products = starts.rotated(products, -0.25, dimensions - settings.oversampling, settings)
+            products = initialisation.rotated(products, -0.25, dimensions - settings.oversampling, settings)
         directions = products
     return directions
 
@@ -363,16 +367,16 @@ def _mixture(
     """Return the topics of documents in a mixture of one topic per document, under a root if it has a share."""
     sent = _sent(executor, words)
     mixture: Future[Mixture] | None = None
-    for iteration in range(starts.MIXTURE_ROUNDS):
-        progress("topics of the mixture, round", iteration + 1, starts.MIXTURE_ROUNDS)
+    for iteration in range(initialisation.MIXTURE_ROUNDS):
+        progress("topics of the mixture, round", iteration + 1, initialisation.MIXTURE_ROUNDS)
         sums = [
-            executor.submit(starts.first_sums, shard, sent, topics, root_share, stream.at(place=number))
+            executor.submit(initialisation.first_sums, shard, sent, topics, root_share, stream.at(place=number))
             if mixture is None
-            else executor.submit(starts.next_sums, shard, sent, mixture)
+            else executor.submit(initialisation.next_sums, shard, sent, mixture)
             for number, shard in enumerate(shards)
         ]
-        total, power = _summed(executor, sums), starts.power_of(iteration)
-        mixture = executor.submit(starts.next_mixture, total, root_share, power)
+        total, power = _summed(executor, sums), initialisation.power_of(iteration)
+        mixture = executor.submit(initialisation.next_mixture, total, root_share, power)
         # Otherwise tasks of all rounds would be submitted at once.
-        executor.collect([executor.submit(starts.topics_of, mixture)])
-    return [executor.submit(starts.mixture_proportions, shard, sent, mixture) for shard in shards]
+        executor.collect([executor.submit(initialisation.topics_of, mixture)])
+    return [executor.submit(initialisation.mixture_proportions, shard, sent, mixture) for shard in shards]

@@ -1,4 +1,4 @@
-"""Starts: proportions of documents, from which the first responsibilities of a fit are made.
+"""Initialisation: proportions of documents, from which the first responsibilities of a fit are made.
 
 They are read from a file, or computed from the corpus. All tokens of a document begin with its proportions; the topics'
 words follow from them. The mechanism is the same as for a warm start, with topics that are even over all words.

@@ -1,4 +1,4 @@
-"""Kernels of starts: word vectors, clusters of documents, mixtures of one topic a document, correspondence analysis.
+"""Kernels of initialisation: word vectors, clusters of documents, mixtures of one topic, correspondence analysis.
 
 Mixtures have or lack a root that all documents share; documents are mixtures of clusters of words too.
 """
@@ -32,7 +32,7 @@ MIN_NORM = 1e-9  # Share of a vector's length below which what remains of it is 
 
 @kernel
 def cooccurrences(pairs: DocumentPairs, number: Int64Vector, low: int, together: OutFloat64Matrix) -> None:
-    """Add the co-occurrences of a block of words with all words; twin: `naive.starts.cooccurrences`.
+    """Add the co-occurrences of a block of words with all words; twin: `naive.initialisation.cooccurrences`.
 
     A document of n tokens has sum_w min(c_w, 3) = m of them counted; a pair of different words adds
     min(c_v, 3) min(c_w, 3) / (m - 1), so that each token has one companion.
@@ -67,7 +67,7 @@ def cooccurrences(pairs: DocumentPairs, number: Int64Vector, low: int, together:
 def positive_information(
     together: Float64Matrix, sums: Float64Vector, context: Float64Vector, information: OutFloat32Matrix
 ) -> None:
-    """Fill max(0, log(C_wv / (r_w p_v))); twin: `naive.starts.positive_information`.
+    """Fill max(0, log(C_wv / (r_w p_v))); twin: `naive.initialisation.positive_information`.
 
     Shapes: `together`, `information` (block, words); `sums` (block,); `context` (words,).
     """
@@ -174,7 +174,7 @@ def eigenvectors(matrix: OutFloat64Matrix, vectors: OutFloat64Matrix, sweeps: in
 def document_vectors(
     pairs: DocumentPairs, weight: Float64Vector, word_vectors: Float32Matrix, vectors: OutFloat32Matrix
 ) -> None:
-    """Fill sum_w log(1 + c_w) u_w e_w of each document, at unit length; twin: `naive.starts.document_vectors`.
+    """Fill sum_w log(1 + c_w) u_w e_w of each document, at unit length; twin: `naive.initialisation.document_vectors`.
 
     Shapes: `weight` (rows,); `word_vectors` (rows, dimensions); `vectors` (documents, dimensions).
     """
@@ -218,7 +218,7 @@ def _weight(weights: Float64Vector, row: int) -> float:
 
 @kernel
 def choose_seeds(vectors: Float32Matrix, weights: Float64Vector, draws: Float64Matrix, seeds: OutInt64Vector) -> None:
-    """Choose seeds as k-means++ does (Arthur and Vassilvitskii 2007); twin: `naive.starts.choose_seeds`.
+    """Choose seeds as k-means++ does (Arthur and Vassilvitskii 2007); twin: `naive.initialisation.choose_seeds`.
 
     The distance of a vector is 1 - cosine of the nearest seed so far, half the squared distance on the sphere. Of
     several vectors that are drawn, the one is chosen that leaves the least distance.
@@ -269,7 +269,7 @@ def nearest(
     sums: OutFloat64Matrix,
     sizes: OutFloat64Vector,
 ) -> float:
-    """Label each vector with its nearest centroid, and add it to its sum; twin: `naive.starts.nearest`.
+    """Label each vector with its nearest centroid, and add it to its sum; twin: `naive.initialisation.nearest`.
 
     Shapes: `vectors` (documents, dimensions); `weights`, `labels` (documents,); `centroids`, `sums` (clusters,
     dimensions); `sizes` (clusters,).
@@ -297,7 +297,7 @@ def nearest(
 def cluster_shares(
     vectors: Float32Matrix, centroids: Float32Matrix, sharpness: float, shares: OutFloat32Matrix
 ) -> None:
-    """Fill exp(s (c_dk - max_j c_dj)), c_dk being the cosine with a centroid; twin: `naive.starts.cluster_shares`.
+    """Fill exp(s (c_dk - max_j c_dj)), c_dk the cosine with a centroid; twin: `naive.initialisation.cluster_shares`.
 
     Shapes: `vectors` (documents, dimensions); `centroids` (clusters, dimensions); `shares` (documents, clusters).
     """
@@ -326,7 +326,7 @@ class Mixture(NamedTuple):
 
 @kernel
 def document_shares(pairs: DocumentPairs, number: Int64Vector, mixture: Mixture, shares: OutFloat32Matrix) -> None:
-    """Fill the probability of each document's topic; twin: `naive.starts.document_shares`.
+    """Fill the probability of each document's topic; twin: `naive.initialisation.document_shares`.
 
     r_dk ~ (m_k prod over pairs of ((1 - s) phi_wk + s root_w)^c)^power.
 
@@ -368,7 +368,7 @@ def count_words(
     leaf: OutFloat64Matrix,
     root: OutFloat64Vector,
 ) -> None:
-    """Add the tokens of words in topics and in the root; twin: `naive.starts.count_words`.
+    """Add the tokens of words in topics and in the root; twin: `naive.initialisation.count_words`.
 
     Shapes: `number` (rows,); `shares` (documents, topics); `leaf` (words, topics); `root` (words,).
     """
@@ -402,7 +402,7 @@ class WordMixtures(NamedTuple):
 def add_products(
     pairs: DocumentPairs, number: Int64Vector, directions: Float32Matrix, products: OutFloat32Matrix
 ) -> None:
-    """Add N^T D^-1 N X, of the documents' counts N and their row sums D; twin: `naive.starts.add_products`.
+    """Add N^T D^-1 N X, of the documents' counts N and their row sums D; twin: `naive.initialisation.add_products`.
 
     Shapes: `number` (rows,); `directions`, `products` (words, columns).
     """
@@ -436,7 +436,7 @@ def add_products(
 def mix_documents(
     pairs: DocumentPairs, number: Int64Vector, words: WordMixtures, rounds: int, first: int, mixed: OutFloat32Matrix
 ) -> None:
-    """Fill documents' shares of clusters by steps of EM from even shares; twin: `naive.starts.mix_documents`.
+    """Fill documents' shares of clusters by steps of EM from even shares; twin: `naive.initialisation.mix_documents`.
 
     Shapes: `number` (rows,); `mixed` (documents of the block, clusters).
     """

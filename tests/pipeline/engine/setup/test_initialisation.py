@@ -15,16 +15,16 @@ from collapsium.pipeline import Corpus, Model, estimate, fit, resume, verify
 from collapsium.pipeline.engine import state as growth
 from collapsium.pipeline.engine.checkpoints import Checkpointer
 from collapsium.pipeline.engine.loop import Fit
-from collapsium.pipeline.engine.setup.computed_starts import ComputedStart
+from collapsium.pipeline.engine.setup.computed_initialisation import ComputedStart
+from collapsium.pipeline.engine.setup.initialisation import StartSource
 from collapsium.pipeline.engine.setup.limits import Limits
-from collapsium.pipeline.engine.setup.starts import StartSource
 from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models.registry import FAMILIES, load_family
 from collapsium.storage.errors import AbsentError, InputError, MismatchError, OptionError
 from collapsium.storage.runs.run import Run
 from collapsium.workers.families.family import COMPUTED_STARTS, FILE_START
 from collapsium.workers.families.gibbs.gibbs_hdp import GibbsHdpOptions
-from collapsium.workers.starts import QUICK_CLUSTERS
+from collapsium.workers.initialisation import QUICK_CLUSTERS
 from tests.conftest import mark_rest_long, simulated_rows, write_corpus, write_halves
 from tests.fits import LosingExecutor, arrays_of, bits, problem_of, resumed, scores_of, state_bits
 from tests.pipeline.engine.model_io.test_checkpoints import events_of, stop_at

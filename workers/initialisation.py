@@ -25,8 +25,8 @@ from collapsium.storage.readers.proportions_file import DocumentProportions, spa
 from collapsium.workers import special_functions as special
 from collapsium.workers.arrays.random_streams import Stream
 from collapsium.workers.families.document_entries import document_pairs
-from collapsium.workers.kernels import starts as kernels
-from collapsium.workers.kernels.starts import Mixture, WordMixtures
+from collapsium.workers.kernels import initialisation as kernels
+from collapsium.workers.kernels.initialisation import Mixture, WordMixtures
 from collapsium.workers.shard_loading import DocumentSample, ShardOnDisk, open_shard
 
 Ints = npt.NDArray[np.int64]

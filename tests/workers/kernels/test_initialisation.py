@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collapsium.workers.arrays.random_streams import Stream
-from collapsium.workers.kernels import starts
-from collapsium.workers.kernels.jit import DocumentPairs
-from collapsium.workers.starts import (
+from collapsium.workers.initialisation import (
     CLUSTERS,
     QUICK_CLUSTERS,
     VECTORS,
@@ -21,8 +19,10 @@ from collapsium.workers.starts import (
     scaled,
     unit_rows,
 )
-from collapsium.workers.starts import word_vectors as singular_vectors
-from tests.naive import starts as naive
+from collapsium.workers.initialisation import word_vectors as singular_vectors
+from collapsium.workers.kernels import initialisation
+from collapsium.workers.kernels.jit import DocumentPairs
+from tests.naive import initialisation as naive
 
 pytestmark = [pytest.mark.kernels, pytest.mark.usefixtures("wrapping")]
 WORDS = 7
@@ -46,7 +46,7 @@ def test_cooccurrences__are_products_of_counts(seed, low, size):
     _, pairs, number = draw_documents(seed)
     high = min(low + size, WORDS)
     together = np.ones((high - low, WORDS))
-    starts.cooccurrences(pairs, number, low, together)
+    initialisation.cooccurrences(pairs, number, low, together)
     np.testing.assert_allclose(together - 1.0, naive.cooccurrences(*pairs[:3], number, WORDS)[low:high], atol=1e-12)
 
 
@@ -56,7 +56,7 @@ def test_information__is_positive_mutual_information(seed):
     together = generator.random((4, WORDS)) * (generator.random((4, WORDS)) < 0.7)
     sums, context = together.sum(axis=1), generator.dirichlet(np.ones(WORDS))
     result = np.empty(together.shape, dtype=np.float32)
-    starts.positive_information(together, sums, context, result)
+    initialisation.positive_information(together, sums, context, result)
     np.testing.assert_allclose(result, naive.positive_information(together, sums, context), rtol=1e-5, atol=1e-6)
 
 
@@ -66,25 +66,25 @@ def test_products_and_directions__match_linear_algebra(seed, columns):
     matrix = np.maximum(generator.normal(size=(5, WORDS)), 0.0).astype(np.float32)
     right, left = generator.normal(size=(WORDS, columns)), generator.normal(size=(5, columns))
     product, transposed = np.empty((5, columns)), np.empty((WORDS, columns))
-    starts.multiply(matrix, right, product)
-    starts.multiply_transposed(matrix, left, transposed)
+    initialisation.multiply(matrix, right, product)
+    initialisation.multiply_transposed(matrix, left, transposed)
     np.testing.assert_allclose(product, matrix @ right, atol=1e-6)
     np.testing.assert_allclose(transposed, matrix.T @ left, atol=1e-6)
     rows = np.ascontiguousarray(right.T)
-    starts.orthonormalise(rows)
+    initialisation.orthonormalise(rows)
     np.testing.assert_allclose(rows @ rows.T, np.eye(columns), atol=1e-9)
     sums, vectors = np.empty((columns, columns)), np.empty((columns, columns))
-    starts.products(np.ascontiguousarray(right.T), sums)
+    initialisation.products(np.ascontiguousarray(right.T), sums)
     expected = right.T @ right
     np.testing.assert_allclose(sums, expected, atol=1e-9)
-    starts.eigenvectors(sums, vectors, VECTORS.jacobi_sweeps)
+    initialisation.eigenvectors(sums, vectors, VECTORS.jacobi_sweeps)
     np.testing.assert_allclose(np.sort(np.diag(sums)), np.linalg.eigvalsh(expected), rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(vectors.T @ np.diag(np.diag(sums)) @ vectors, expected, atol=1e-8)
 
 
 def test_dependent_rows__become_zero():
     rows = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 3.0]])
-    starts.orthonormalise(rows)
+    initialisation.orthonormalise(rows)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1.0, 0.0, 0.0, 1.0], atol=1e-12)
 
 
@@ -103,7 +103,7 @@ def test_vectors_of_documents__are_weighted_sums(seed):
     generator, pairs, number = draw_documents(seed)
     weight, vectors = generator.random(number.size), generator.normal(size=(number.size, 5)).astype(np.float32)
     result = np.empty((pairs.offsets.size - 1, 5), dtype=np.float32)
-    starts.document_vectors(pairs, weight, vectors, result)
+    initialisation.document_vectors(pairs, weight, vectors, result)
     np.testing.assert_allclose(result, naive.document_vectors(*pairs[:3], weight, vectors), atol=1e-5)
 
 
@@ -114,14 +114,14 @@ def test_seeds_and_labels__match_k_means(seed, size, weighted, candidates):
     vectors = generator.normal(size=(9, 4))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     draws, seeds = generator.random((size, candidates)), np.empty(size, dtype=np.int64)
-    starts.choose_seeds(vectors, weights, draws, seeds)
+    initialisation.choose_seeds(vectors, weights, draws, seeds)
     # Once every vector is a seed, no distance remains.
     some = min(size, 9)
     assert seeds[:some].tolist() == naive.choose_seeds(vectors, weights, draws[:some])
     vectors[3] = 0.0
     centroids, labels = vectors[[0, 1, 5]], np.empty(9, dtype=np.int64)
     sums, sizes = np.zeros((3, 4)), np.zeros(3)
-    cosines = starts.nearest(vectors, weights, centroids, labels, sums, sizes)
+    cosines = initialisation.nearest(vectors, weights, centroids, labels, sums, sizes)
     expected, all_sums, all_sizes, all_cosines = naive.nearest(vectors, weights, centroids)
     assert labels.tolist() == expected.tolist()
     assert labels[3] == -1
@@ -130,7 +130,7 @@ def test_seeds_and_labels__match_k_means(seed, size, weighted, candidates):
     np.testing.assert_allclose(sizes, all_sizes)
     assert weighted or sizes.tolist() == [labels.tolist().count(k) for k in range(3)]
     shares = np.empty((9, 3), dtype=np.float32)
-    starts.cluster_shares(vectors, centroids, 30.0, shares)
+    initialisation.cluster_shares(vectors, centroids, 30.0, shares)
     np.testing.assert_allclose(shares, naive.cluster_shares(vectors, centroids, 30.0), rtol=1e-4, atol=1e-9)
 
 
@@ -138,13 +138,13 @@ def test_seeds_and_labels__match_k_means(seed, size, weighted, candidates):
 def test_a_mixture__matches_plain_sums(seed, root_share, power):
     generator, pairs, number = draw_documents(seed)
     topics, root = generator.dirichlet(np.ones(WORDS), size=3).T.astype(np.float32), generator.dirichlet(np.ones(WORDS))
-    model = starts.Mixture(np.ascontiguousarray(topics), root, generator.normal(size=3), root_share, power)
+    model = initialisation.Mixture(np.ascontiguousarray(topics), root, generator.normal(size=3), root_share, power)
     shares = np.empty((pairs.offsets.size - 1, 3), dtype=np.float32)
-    starts.document_shares(pairs, number, model, shares)
+    initialisation.document_shares(pairs, number, model, shares)
     counted = naive.table(*pairs[:3], number, WORDS)
     np.testing.assert_allclose(shares, naive.document_shares(counted, *model), atol=1e-5)
     leaf, rest = np.zeros((WORDS, 3)), np.zeros(WORDS)
-    starts.count_words(pairs, number, model, shares, leaf, rest)
+    initialisation.count_words(pairs, number, model, shares, leaf, rest)
     expected = naive.count_words(counted, shares, model.leaf, root, root_share)
     np.testing.assert_allclose(leaf, expected[0], atol=1e-4)
     np.testing.assert_allclose(rest, expected[1], atol=1e-4)
@@ -176,7 +176,7 @@ def test_products_of_correspondence__match_the_scaled_table(seed, columns):
     generator, pairs, number = draw_documents(seed)
     directions = generator.normal(size=(WORDS, columns)).astype(np.float32)
     products = np.ones((WORDS, columns), dtype=np.float32)
-    starts.add_products(pairs, number, directions, products)
+    initialisation.add_products(pairs, number, directions, products)
     expected = naive.add_products(*pairs[:3], number, directions)
     np.testing.assert_allclose(products - 1.0, expected, rtol=1e-4, atol=1e-4)
 
@@ -185,13 +185,13 @@ def test_products_of_correspondence__match_the_scaled_table(seed, columns):
 def test_mixtures_of_documents__are_steps_of_em(seed, rounds, first):
     generator, pairs, number = draw_documents(seed)
     shares = generator.random((WORDS, 3)) * (generator.random((WORDS, 3)) < 0.6)
-    words = starts.WordMixtures(
+    words = initialisation.WordMixtures(
         np.concatenate([[0], np.cumsum(np.count_nonzero(shares, axis=1))]).astype(np.int64),
         np.nonzero(shares)[1].astype(np.int32),
         shares[shares > 0.0].astype(np.float32),
     )
     mixed = np.empty((max(pairs.offsets.size - 1 - first, 0), 3), dtype=np.float32)
-    starts.mix_documents(pairs, number, words, rounds, first, mixed)
+    initialisation.mix_documents(pairs, number, words, rounds, first, mixed)
     expected = naive.mix_documents(naive.table(*pairs[:3], number, WORDS), shares, rounds)
     np.testing.assert_allclose(mixed, expected[first:], rtol=1e-4, atol=1e-6)
 
@@ -225,7 +225,7 @@ def test_coordinates_of_words_that_share_documents__are_alike():
     directions = first_word_directions(masses, QUICK_CLUSTERS, Stream(1))
     for left in (2, 1, 0):
         products = np.zeros_like(directions)
-        starts.add_products(pairs, np.arange(8), scaled(directions, masses), products)
+        initialisation.add_products(pairs, np.arange(8), scaled(directions, masses), products)
         products = centred(scaled(products, masses), masses)
         directions = rotated(products, -0.5 if left else -0.25, 5, QUICK_CLUSTERS)
     rows, inertias = unit_rows(directions)
