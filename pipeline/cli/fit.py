@@ -165,9 +165,9 @@ def _print_outcome(folder: str, events: Sequence[Event], *, as_json: bool) -> No
         text += f", scores {spread}" if scores else ""
         print(f"{folder}: {text}; see `collapsium topics {folder}` and `collapsium evaluate {folder}`")
         if best:
-            print(
-                f"{folder}: kept member {best['best_member']}; it was chosen by its score, so that score is optimistic"
-            )
+            chosen_by = end.get("chosen_by", "score")
+            remark = ", so that score is optimistic" if chosen_by == "score" else ""
+            print(f"{folder}: kept member {best['best_member']}; it was chosen by its {chosen_by}{remark}")
 
 
 ESTIMATE_EPILOG = """examples:

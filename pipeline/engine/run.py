@@ -672,13 +672,20 @@ class Ensemble:
                 self._session.require_ownership()
                 lock.require()
 
-            log = EventLog(run, [self._log.send], has_folder=True, fields={"member": number})
+            log = EventLog(run, [self._receive], has_folder=True, fields={"member": number})
             session = replace(self._session, request=request, log=log, require_ownership=require_ownership)
             active = ActiveRun(session, resumed=resumed, is_member=True)
             active.begin([_member_begins(request)])
             active.fit(self._loaded.problem(request.seed, number))
         with self._mutex:
             self._log.emit(self._outcome(number))
+
+    def _receive(self, event: Event) -> None:
+        """Send an event of a member; raise `OptionError` after its first iteration if nothing tells the best member."""
+        chooses = self._request.keep == "best" and self._chosen_by == OBJECTIVE
+        if chooses and event["event"] == "iteration" and event["iteration"] == 1 and OBJECTIVE not in event:
+            raise OptionError("'best' requires `heldout`, as the fits have no objective under these options", "keep")
+        self._log.send(event)
 
     @property
     def _chosen_by(self) -> str:

@@ -185,10 +185,17 @@ def test_the_best_member_without_held_out_tokens__has_the_best_objective(small, 
     end = Run(tmp_path / "run").events()[-1]
     assert (end["best_member"], end["chosen_by"]) == (int(np.argmax(values)), "objective")
     assert [path.name for path in (tmp_path / "run/members").iterdir()] == [f"{end['best_member']:03d}"]
-    options = {"family": "lda", "topics": 4, "iterations": 2, "restarts": 2, "keep": "best"}
+
+
+@pytest.mark.parametrize("more", [{}, {"schedule": "stochastic", "passes": 2}])
+def test_the_best_member_of_fits_without_scores_and_objectives__is_refused_in_the_first_iteration(
+    small, tmp_path, more
+):
+    seen = []
+    options = {"family": "lda", "topics": 4, "restarts": 2, "keep": "best", "sinks": [seen.append], **more}
     with pytest.raises(OptionError, match="no objective under these options"):  # of order 0
-        fit(small[0], tmp_path / "none", **options)
-    assert len(list((tmp_path / "none/members").iterdir())) == 2
+        fit(small[0], tmp_path / "run", **options)
+    assert not [event for event in seen if event["event"] == "iteration"]
 
 
 def test_options_that_make_no_ensemble__are_refused(small, tmp_path):
@@ -305,7 +312,7 @@ def test_commands__work_with_an_ensemble(capsys, small, tmp_path, monkeypatch):
     assert "2 members in" in command("fit", "--resume", "run", "--iterations", 4, "--quiet")[0]
     assert "the run has ended" in command("fit", "--resume", "run", "--quiet")[0]
     out = command("fit", small[0], "best", *flags, "--restarts", 2, "--keep", "best")[0]
-    assert "it was chosen by its score" in out
+    assert "it was chosen by its score, so that score is optimistic" in out
     assert len(list((tmp_path / "best/members").iterdir())) == 1
     out = command("fit", small[0], "warm", *flags, "--warm", "best")[0]
     assert "3 iterations" in out
