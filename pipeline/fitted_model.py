@@ -688,7 +688,8 @@ class Model:
         design, coefficients = self._prevalence()
         row, places = design.row_at({name: str(value) for name, value in values.items()})
         levels = coefficients[len(row) :][places[places >= 0]].sum(axis=0) / max(places.size, 1)
-        shares = np.exp(row @ coefficients[: len(row)] + levels)
+        logs = row @ coefficients[: len(row)] + levels
+        shares = np.exp(logs - logs.max())
         return np.asarray(shares / shares.sum(), dtype=np.float64)
 
     def _prevalence(self) -> tuple[ModelDesign, Floats]:

@@ -23,6 +23,8 @@ from collapsium.storage.errors import CollapsiumError, OccupiedError, OptionErro
 from collapsium.storage.io.atomic import is_hidden
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import MAX_BYTES
+from collapsium.storage.io.run_lock import LockWatch
+from collapsium.storage.runs.run import LOCK
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -174,6 +176,8 @@ def _require_replaceable(folder: Folder, *, files: bool) -> None:
         raise OccupiedError(f"{folder.url}: a corpus, run or comparison is not replaced by a file; name a new one")
     if not replaceable:
         raise OccupiedError(f"{folder.url}: a folder that Collapsium did not write is not replaced; name a new one")
+    # Another process may be working on it.
+    LockWatch(folder / LOCK).wait()
 
 
 def _is_record(folder: Folder, name: str) -> bool:

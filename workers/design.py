@@ -696,6 +696,7 @@ def taken_fields(fields: Mapping[str, Values], design: Design, occupied: npt.NDA
 
 MAX_FIXED = 50  # Levels of labels of a model's design that have a column each; the effects of more are shrunken
 MAX_LEVELS = 20_000  # Levels of a field of a model's design, whose effects travel with the tasks of a fit
+LARGEST_ENTRY = 1e30  # Largest absolute value of a row
 MAX_STORED = 1000  # Distinct numbers of a field of a model's design; more are rounded, which moves knots a little
 
 
@@ -742,8 +743,9 @@ class ModelDesign:
     def rows(self, fields: Mapping[str, Values], documents: int) -> Floats:
         """Return the rows of documents, shape (documents, columns)."""
         taken = taken_fields(fields, self.design, np.ones(documents, dtype=np.bool_))
-        rows: Floats = (self.design.rows(taken)[:, list(self.used)] - self.center) * self.scale
-        return rows
+        rows = (self.design.rows(taken)[:, list(self.used)] - self.center) * self.scale
+        # Numbers far from the data remain finite in single precision.
+        return np.clip(rows, -LARGEST_ENTRY, LARGEST_ENTRY)
 
     def row_at(self, values: Mapping[str, str]) -> tuple[Floats, npt.NDArray[np.int32]]:
         """Return the row and the `places` of a document with some values; others are at the mean or the reference."""

@@ -42,7 +42,8 @@ reviews.head()
 # options at once. The preset `clusters` is for documents that are each
 # about a single subject. Ask for somewhat more groups than you expect:
 # it is easier to join two groups with the same subject than to separate
-# a group that mixes two.
+# a group that mixes two. The subjects are stored as labels only for the
+# comparison below; ``lda`` does not use them.
 
 reading = {"labels": ["about"], "min_documents": 5}
 groups = fit(

@@ -55,8 +55,8 @@ manifest = ingest(
 print(f"{manifest.documents} documents, {manifest.tokens} tokens")
 
 # %%
-# A token is one occurrence of a word. A tenth of each document's tokens
-# is held out, to see how well the model predicts.
+# A token is one occurrence of a word. Each token is held out with
+# probability 0.1, to see how well the model predicts.
 
 split("corpus", "train", "heldout", fraction=0.1)
 
@@ -103,8 +103,8 @@ plot("run", "time.svg", what=["time"], period="decade")
 # The score compares models that are fitted to the same corpus.
 # Perplexity is the exponential of the negated score. Coherence looks at
 # the topics' words instead: do they occur in the same documents?
-# Diversity is the share of distinct words among the top words of all
-# topics.
+# Diversity is the number of different words in the topics' lists of top
+# words, divided by the total length of the lists.
 
 score = evaluate("run", heldout="heldout")
 print(
@@ -126,8 +126,9 @@ topics.loc[best.index, ["words"]].assign(npmi=best)
 # Documents
 # ---------
 #
-# A row of `document_topics` has the proportions of a training document.
-# They sum to one. This paragraph is about the deficit after a
+# A row of `document_topics` has the proportions of a training document,
+# which sum to one. These are the three largest proportions of a
+# paragraph of Kennedy's address of 1962, on the deficit after a
 # recession.
 
 model.document_topics().loc["1962-Kennedy/020"].nlargest(3)

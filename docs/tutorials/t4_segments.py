@@ -126,9 +126,11 @@ plot("sequence", "sequence.svg", what=["segments"])
 # Which predicts better?
 # ----------------------
 #
-# Both models are fitted to the same training documents. The proportions
-# of the test documents are then fitted to half of their tokens, and the
-# other half is scored; the halves are the same for both models.
+# Does ``segmented-lda`` predict words better than LDA on whole
+# documents? Both are fitted to the same training documents. The
+# proportions of the test documents are then fitted to half of their
+# tokens, and the other half is scored; the halves are the same for both
+# models.
 
 split("addresses", "train", "test", documents=True, fraction=0.2)
 split("test", "given", "scored", fraction=0.5)

@@ -83,9 +83,10 @@ print(f"{count} topics have 99% of the tokens")
 plot("inferred", "sizes.svg", what=["sizes"])
 
 # %%
-# Another is a comparison. `compare` fits families over numbers of
-# topics and seeds, and tabulates the held-out scores. Called again
-# after an interruption, it continues where it stopped.
+# Another way to choose the number is a comparison. `compare` fits
+# families over numbers of topics and seeds, and tabulates the held-out
+# scores. Called again after an interruption, it continues where it
+# stopped.
 
 comparison = compare(
     "train",

@@ -105,9 +105,9 @@ fit(
 # ---------------
 #
 # *Interrupt kernel* in the notebook's menu stops a fit. If the fit has
-# a folder, its last complete iteration is saved. `resume` continues it,
-# if you like with more iterations. The result is bit-identical to a fit
-# without interruption.
+# a folder, its last complete iteration is saved. `resume` continues the
+# fit, with more iterations if you wish. The result is bit-identical to
+# a fit without interruption.
 
 resume("run", iterations=80)
 

@@ -110,15 +110,16 @@ curves = effects_figure(
     ),
     topics=list(names),
     names=names,
-    title="Share of an address, with 95% intervals",
+    title="Share of a paragraph, with 95% intervals",
 )
 
 # %%
 # How do parties speak of the same topic?
 # ---------------------------------------
 #
-# Log-odds compare the words within a topic. Democrats use words above
-# zero more often, Republicans words below zero.
+# Log-odds compare the words within a topic. Democrats use words with
+# positive log-odds (right) more often, and Republicans words with
+# negative log-odds (left).
 
 spoken = words_figure(
     model.words_by(9, "party", contrast=["Democratic", "Republican"]),
@@ -148,12 +149,15 @@ words.changes_frame(4).round(4)
 # ----------------------------
 #
 # The intervals take the topics as given. If you chose the number of
-# topics, or the seed, because of an effect, they are too narrow. And
-# parties were not assigned to years at random, so a difference between
-# them is not a causal effect.
+# topics, or the seed, because of an effect, they are too narrow. By
+# default, tempering spreads tokens over more topics, which can blur
+# them. Before you publish, repeat the analysis with
+# ``inverse_temperature=1`` and with other seeds
+# (:doc:`/howto/effects`). Finally, parties were not assigned to years
+# at random, so a difference between them is not a causal effect.
 #
-# A report includes the effects, curves and words above in a file that
-# you can share.
+# A report puts the effects, the curves and the words over time into a
+# file that you can share.
 
 model.report(
     "effects.html",

@@ -94,7 +94,7 @@ figure.savefig("time.pdf")
 figure
 
 # %%
-# All numbers are frames:
+# All results are also available as data frames:
 
 years = model.shares_over("5 years", cluster="address").frame()
 years.query("topic == @war")[["term", "estimate", "low", "high"]].tail()
@@ -103,8 +103,8 @@ years.query("topic == @war")[["term", "estimate", "low", "high"]].tail()
 # A report
 # --------
 #
-# A single file for any browser shows the map of topics, their words
-# over time, and passages.
+# A single file for any browser shows the map of topics, their words,
+# their shares over time, and passages.
 
 model.report("addresses.html")
 

@@ -9,6 +9,8 @@ from pydantic import Field
 from collapsium.pipeline.corpora.options import Sources
 from collapsium.pipeline.options import Location, Names, Options, Texts, Value
 
+MAX_PERMUTATIONS = 100_000  # Each passes over all documents; a rate of 5% is then known to 0.1 percentage points
+
 
 class TopicOptions(Options):
     """Number of words shown for each topic, and their names."""
@@ -182,6 +184,7 @@ class EffectOptions(ShareOptions):
     permutations: Annotated[int, Value("N")] = Field(
         0,
         ge=0,
+        le=MAX_PERMUTATIONS,
         description="check: permute a field N times, over whole clusters if there are any, and report how often "
         "coefficients look significant; about 5% should",
     )

@@ -46,7 +46,7 @@ from collapsium.storage.runs.comparison import (
     runs_there,
 )
 from collapsium.storage.runs.comparison import RECORD as COMPARISON_RECORD
-from collapsium.storage.runs.members import mean_folder, mean_of, member_seed, restarts_in
+from collapsium.storage.runs.members import mean_folder, member_seed, restarts_in, samples_in
 from collapsium.storage.runs.model import RECORD as MODEL_RECORD
 from collapsium.storage.runs.run import CHECKPOINTS, DONE, EVENTS, MEMBERS, Run
 from collapsium.storage.runs.run import RECORD as RUN_RECORD
@@ -293,13 +293,13 @@ def _members(run: Run, record: JsonObject, findings: Findings) -> Iterator[str]:
                 yield "" if same else f"{member.folder.url}/{RUN_RECORD}: it is not member {number} of the ensemble"
         if ended and not member.model.exists(MODEL_RECORD):
             yield f"{member.model.url}/{MODEL_RECORD}: the file is missing"
-    for number in range(0 if record.get("restarts") else int(record["limits"].get("samples", 0))):
-        place = run.member(number)
+    for place in samples_in(run):
         if place.exists(MODEL_RECORD):
             yield from _model(place, findings)
         elif ended or place.exists():
             yield f"{place.url}/{MODEL_RECORD}: the file is missing"
-    yield from () if mean_of(run.folder.url) is None else _model(mean_folder(run), findings)
+    if mean_folder(run).exists(MODEL_RECORD):
+        yield from _model(mean_folder(run), findings)
 
 
 def _events_fault(folder: Folder, size: int, digest: str) -> str:
@@ -330,8 +330,7 @@ def _model(folder: Folder, findings: Findings) -> Iterator[str]:
             model.fitted  # noqa: B018 - opens the members, of which one may have been fitted further
     except CollapsiumError as error:
         # The corpus of a checkpoint may have moved or changed; its files are checked at least.
-        changed = isinstance(error, MismatchError) and folder.exists(CHECKPOINT_RECORD)
-        if not isinstance(error, AbsentError) and not changed:
+        if not folder.exists(CHECKPOINT_RECORD) or not isinstance(error, (AbsentError, MismatchError)):
             yield str(error)
             return
         findings.notes.append(f"{error}; only digests were checked")

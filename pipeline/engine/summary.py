@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from collapsium.pipeline.executors.base import Executor, Future, in_order
 from collapsium.pipeline.models.model import Model
+from collapsium.pipeline.models.topics import has_tokens
 from collapsium.storage.corpus.corpus import Corpus, ShardReference
 from collapsium.storage.corpus.manifest import VECTORS
 from collapsium.storage.corpus.shard import merge_segments
@@ -82,7 +83,7 @@ def summary_of(
     # The global state is read once, and travels with the model.
     _ = model.global_state
     total: ShardSummary | None = None
-    shown = executor.submit(_shown, model)
+    shown = executor.submit(_shown, model, corpus.manifest.tokens)
     # Only sums by date are of the topics that are shown; all else need not wait for these.
     dated = shown if DATE in named else None
     shards = _collect_in_turn(
@@ -176,13 +177,11 @@ def _added(total: ShardSummary, addition: ShardSummary, examples: int) -> ShardS
     return ShardSummary(total.documents + addition.documents, largest, candidates, fields, segmented, dates, sums)
 
 
-def _shown(model: Model) -> Ints:
+def _shown(model: Model, tokens: int) -> Ints:
     """Return the ids of the topics with tokens, and in a tree of all nodes, ascending."""
     row = model.rows(0).of_words(slice(1), complete=True)
     topics = model.describe(row, 1)
-    if topics.parent is None and topics.share.any():
-        return np.sort(topics.ids[topics.share > 0.0])
-    return np.sort(topics.ids)
+    return np.sort(topics.ids if topics.parent is not None else topics.ids[has_tokens(topics.share, tokens)])
 
 
 def _field(name: str, labels: Labelled) -> FieldSummary:

@@ -291,8 +291,11 @@ class Model:
         return f"{type(self).__name__}({self._files.folder.url!r})"
 
     def __fspath__(self) -> str:
-        """Return the path that was opened, so that functions of a run accept the model."""
+        """Return the path that was opened, so that functions of a run accept the model, unless another replaced it."""
         self._require_open()
+        # A run that is being fitted is opened at its latest checkpoint each time.
+        if self._files.finished:
+            self._files.require_unchanged()
         return self._opened
 
     def __getstate__(self) -> dict[str, object]:
@@ -408,7 +411,7 @@ def require_training_corpus(model: Model) -> Corpus:
             break
     else:
         raise AbsentError(f"{model.folder.url}: no run beside the model names its training corpus")
-    url = str(Run(folder.url).record()["corpus"]["url"])
+    url = recorded_url(folder, Run(folder.url).record()["corpus"]["url"])
     if not Folder(url).exists(MANIFEST):
         raise AbsentError(f"{url}: the training corpus is gone, and with it the documents' ids")
     corpus = Corpus(url)

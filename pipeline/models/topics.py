@@ -39,7 +39,8 @@ Ints = npt.NDArray[np.int64]
 FREX_WEIGHT = 0.5  # omega, the weight of exclusivity in FREX, as in the R package stm
 # lambda, the weight of probability in relevance, the best value in the study of Sievert and Shirley (2014)
 RELEVANCE_WEIGHT = 0.6
-# Expected tokens of a word in a topic below which it comes after all others, because its lift is due to the prior
+# Expected tokens of a word in a topic below which it comes after all others, because its lift is due to the prior; and
+# of a topic below which it has none, because the expected counts of redundant topics need not be exactly zero
 MIN_EXPECTED_TOKENS = 0.5
 CELLS_IN_MEMORY = 1 << 24  # Probabilities that are held in memory at a time; FREX needs all words of a topic together
 
@@ -175,14 +176,14 @@ def topics(run: str | os.PathLike[str], words: int = 10, *, ranking: RankOptions
     named = model.topic_names
     stable = {} if described.signed else stability(model, fits)
     shape = None if described.parent is None else shape_of(described.ids, described.parent, described.share)
-    tokens = described.share if shape is None else shape.below
-    rows = np.arange(described.ids.size) if shape is None else shape.rows
+    if shape is None:
+        rows = np.flatnonzero(has_tokens(described.share, model.vocabulary.tokens.sum()))
+    else:
+        rows = shape.rows[(shape.below[shape.rows] > 0.0) | (not shape.below.any())]
     names = model.vocabulary.words
     joined = has_consensus(run) or bool(model.members)
     entries = []
     for row in rows:
-        if tokens.any() and not tokens[row] > 0.0:
-            continue
         topic = int(described.ids[row])
         pairs = zip(described.words[row], described.probability[row], strict=True)
         # The model's names take the place of the family's titles.
@@ -252,7 +253,7 @@ def describe(model: Model, words: int, ranking: RankOptions = BY_PROBABILITY) ->
         overall = word_shares(model)
         rows = [np.zeros((0, min(words, counts.size)), np.int64)]
         probabilities = [np.zeros((0, min(words, counts.size)))]
-        for some, probability, exclusivity in topic_rows(model, ids, ids[share > 0.0]):
+        for some, probability, exclusivity in topic_rows(model, ids, ids[has_tokens(share, counts.sum())]):
             expected = share[some] * counts.sum()
             top = largest(word_scores(probability, exclusivity, overall, expected, ranking), words)
             rows.append(top)
@@ -365,6 +366,14 @@ def occupied(model: Model) -> Ints:
     described = model.describe(model.rows(0).of_words(slice(1), complete=True), 1)
     tokens = described.share * float(model.vocabulary.tokens.sum())
     return np.sort(described.ids[tokens >= MIN_EXPECTED_TOKENS])
+
+
+def has_tokens(share: Floats, tokens: float) -> npt.NDArray[np.bool_]:
+    """Return which topics have tokens, given their shares of all `tokens`; all topics if none has."""
+    enough = share * tokens >= MIN_EXPECTED_TOKENS
+    # Ground truths have no counts of tokens, and tiny corpora may have less for each topic.
+    some = enough if enough.any() else share > 0.0
+    return some | (not some.any())
 
 
 def distances(first: Model, second: Model) -> Floats:

@@ -28,13 +28,11 @@ from collapsium.pipeline.outputs import overwrites, place_for
 from collapsium.pipeline.reporting.options import ExportOptions, TableOptions
 from collapsium.storage.corpus.corpus import Corpus
 from collapsium.storage.corpus.shard import Documents, merge_segments
-from collapsium.storage.errors import AbsentError, CollapsiumError, OptionError, optional
+from collapsium.storage.errors import AbsentError, MismatchError, OptionError, optional
 from collapsium.storage.io.file import File, require_free, scratch_folder
 from collapsium.storage.io.folder import Folder, created, ensure_free
 from collapsium.storage.printable import CsvRows, ShortRepr, guarded_note
 from collapsium.storage.readers.annotated import NEEDED
-from collapsium.storage.runs.run import RECORD as RUN_RECORD
-from collapsium.storage.runs.run import Run
 from collapsium.storage.units import Counting, silent
 
 Floats = npt.NDArray[np.float32]
@@ -225,19 +223,14 @@ def _write_documents(
     file: IO[str], place: Path, run: str | os.PathLike[str], model: Model, tables: TableOptions, how: dict[str, Any]
 ) -> tuple[int, list[str]]:
     """Write a row for each document and topic; return the number of documents, and notes on a missing corpus."""
-    corpus = tables.corpus
-    writer = CsvRows(file, ("document", "topic", "proportion"))
+    writer, part = CsvRows(file, ("document", "topic", "proportion")), place / "documents.parquet"
     try:
-        if corpus is None and Folder(run).exists(RUN_RECORD):
-            corpus = Run(run).place_of("corpus")
-        if corpus is None:
-            return 0, ["documents.csv has no rows: the training corpus is not recorded; name it with `corpus`"]
-        part = place / "documents.parquet"
-        inference = infer(model.folder.url, corpus, part, threshold=tables.threshold, **how)
-    except CollapsiumError as error:
-        if tables.corpus is not None or not isinstance(error, AbsentError):
+        corpus = training_corpus_of(run, model, tables.corpus)
+    except (AbsentError, MismatchError) as error:
+        if tables.corpus is not None:
             raise
-        return 0, [f"documents.csv has no rows: {error}; if the corpus was moved, name it with `corpus`"]
+        return 0, [f"documents.csv has no rows: {error}"]
+    inference = infer(model.folder.url, corpus, part, threshold=tables.threshold, **how)
     for batch in pq.ParquetFile(part).iter_batches(batch_size=4096, columns=["id", "topics", "proportions"]):
         for row in batch.to_pylist():
             pairs = zip(row["topics"], row["proportions"], strict=True)

@@ -79,6 +79,7 @@ class Scorer:
     """A model in memory, with the words of its topics."""
 
     folding: TextFolding
+    title: str  # The model, as text
     version: VersionRecord | None  # None for a run
     reading: dict[str, str]  # Options of reading that have to be named again
     words: dict[int, tuple[str | None, tuple[str, ...]]]  # Name and first words of each topic that has tokens
@@ -89,7 +90,7 @@ class Scorer:
         model = Model(url)
         folding = TextFolding(model)
         words = {topic.id: (topic.title, tuple(topic.names)) for topic in topics(model, MAX_WORDS)}
-        scorer = cls(folding, version, reading, words)
+        scorer = cls(folding, url if version is None else version.title, version, reading, words)
         scorer.score(ScoreRequest(texts=[""]))
         return scorer
 
@@ -97,11 +98,6 @@ class Scorer:
     def number(self) -> int | None:
         """Number of the published version; None for a run."""
         return None if self.version is None else self.version.number
-
-    @property
-    def title(self) -> str:
-        """The model, as text."""
-        return os.fspath(self.folding.model) if self.version is None else self.version.title
 
     def describe(self) -> JsonObject:
         """Return the description of the model in answers."""
@@ -167,17 +163,18 @@ class ModelSource:
         recorded = {name: str(job.reading[name]) for name in ("tokenizer", "segments") if job.reading.get(name)}
         return cls(url, Versions(Folder(job.batch.folder) / PUBLISHED), {**recorded, **reading})
 
-    def current(self) -> int | None:
-        """Return the number of the published version; None for a run."""
-        return None if self.versions is None else self.versions.current()
+    def current(self) -> VersionRecord | None:
+        """Return the record of the published version; None for a run, and before the first version."""
+        number = None if self.versions is None else self.versions.current()
+        return None if self.versions is None or number is None else self.versions.record(number)
 
-    def open(self, number: int | None) -> Scorer:
+    def open(self, version: VersionRecord | None) -> Scorer:
         """Load the run, or a published version."""
         if self.versions is None:
             return Scorer.open(self.url, self.reading)
-        if number is None:
+        if version is None:
             raise AbsentError(f"{self.url}: no version has been published yet; `batch` publishes one")
-        return Scorer.open(self.versions.at(number).url, self.reading, self.versions.record(number))
+        return Scorer.open(self.versions.at(version.number).url, self.reading, version)
 
 
 class RefusedError(Exception):
@@ -316,14 +313,15 @@ class Service:
         while True:
             await asyncio.sleep(self.options.every)
             try:
-                number = await asyncio.to_thread(self._source.current)
-                if number is None:
+                version = await asyncio.to_thread(self._source.current)
+                if version is None:
                     continue
-                if number == self.scorer.number:
+                # A job that was started anew has the same numbers again.
+                if version == self.scorer.version:
                     self._fault = None  # A newer version that could not be loaded is no longer current
                     continue
                 # Requests that have begun hold the scorer that they began with.
-                self.scorer = await asyncio.to_thread(self._source.open, number)
+                self.scorer = await asyncio.to_thread(self._source.open, version)
             # The version that is served stays, whatever is wrong with the next one.
             except Exception as error:
                 self._metrics.loads.labels("failed").inc()
@@ -333,7 +331,7 @@ class Service:
                 continue
             self._fault = None
             self._metrics.loads.labels("loaded").inc()
-            self._metrics.version.set(number)
+            self._metrics.version.set(version.number)
             self._notice(f"{self.scorer.title} is loaded")
 
     def close(self) -> None:

@@ -37,16 +37,29 @@ def restarts_of(url: str | os.PathLike[str]) -> list[tuple[int, Run]]:
     return restarts_in(Run(url))
 
 
-def samples_of(url: str | os.PathLike[str]) -> list[Folder]:
-    """Return the models of a run's posterior samples, in order; empty if it has none or has not ended."""
-    folder = Folder(url)
-    if not folder.exists(RECORD) or not folder.exists(MEMBERS):
-        return []
-    run = Run(url)
+def samples_in(run: Run) -> list[Folder]:
+    """Return the models of a run's posterior samples, including those that are not saved yet."""
     record = run.record()
-    places = [run.member(number) for number in range(int(record["limits"].get("samples", 0)))]
-    complete = run.model.exists(MODEL_RECORD) and all(place.exists(MODEL_RECORD) for place in places)
-    return places if complete and not record.get("restarts") else []
+    return [run.member(number) for number in range(0 if record.get("restarts") else record["limits"].get("samples", 0))]
+
+
+def samples_of(url: str | os.PathLike[str]) -> list[Folder]:
+    """Return the models of a run's posterior samples, in order; empty if it has none or has not ended.
+
+    The model is saved after the samples, so a sample that is missing then was removed: without it, only the last sample
+    would be read, which nothing would say.
+    """
+    run = Run(url)
+    if not run.exists() or not run.model.exists(MODEL_RECORD):
+        return []
+    places = samples_in(run)
+    for place in places:
+        if not place.exists(MODEL_RECORD):
+            raise AbsentError(
+                f"{place.url}/{MODEL_RECORD}: the sample is missing, so the samples of {run.folder.url} cannot be "
+                f"averaged; restore it, or name a single model, such as {run.model.url}"
+            )
+    return places
 
 
 def has_consensus(url: str | os.PathLike[str]) -> bool:

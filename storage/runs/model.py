@@ -16,7 +16,7 @@ from pydantic import Field
 from collapsium.storage.corpus.lineage import Lineage
 from collapsium.storage.corpus.manifest import ShortModel, VocabularyRecord
 from collapsium.storage.data_types import AnyArray, Arrays, JsonObject
-from collapsium.storage.errors import AbsentError, DamagedError
+from collapsium.storage.errors import AbsentError, DamagedError, MismatchError
 from collapsium.storage.io.folder import Folder
 from collapsium.storage.io.records import Count, Digest, Record, canonical, check, digest_of, dump, read_record
 
@@ -215,7 +215,16 @@ class StoredModel:
 
         if part not in self.record.parts:
             raise DamagedError(f"{self.folder.url}/{RECORD}", f"expected a digest of {part}", "field 'parts'")
-        return stored_arrays.read_arrays(self.folder / part, self.record.parts[part])
+        try:
+            return stored_arrays.read_arrays(self.folder / part, self.record.parts[part])
+        except DamagedError:
+            self.require_unchanged()
+            raise
+
+    def require_unchanged(self) -> None:
+        """Raise `MismatchError` if the folder has another model by now, as after `resume` or with `overwrite`."""
+        if read_model_record(self.folder) != self.record:
+            raise MismatchError(f"{self.folder.url}: another model has replaced it since it was opened; open it again")
 
 
 def read_model_record(folder: Folder) -> ModelRecord:

@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import pickle
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -26,13 +27,23 @@ from collapsium.pipeline import (
     ingest,
     measure,
     report,
+    resume,
     simulate,
     split,
 )
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.outputs import overwrites
-from collapsium.storage.errors import AbsentError, InputError, MismatchError, OccupiedError, OptionError
+from collapsium.storage.errors import (
+    AbsentError,
+    CollapsiumError,
+    InputError,
+    LockedError,
+    MismatchError,
+    OccupiedError,
+    OptionError,
+)
 from collapsium.storage.html import table
+from collapsium.storage.runs.run import Run
 
 ANIMALS, MARKETS = "cats and dogs purr and bark", "stocks and bonds rise on markets"
 ROWS = 24
@@ -206,6 +217,38 @@ def test_a_saved_model__outlives_the_closed_one(tmp_path):
     assert again.document_ids == ids
     assert again.examples(0, 1)["passage"].notna().all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["saved"]
+
+
+@pytest.mark.parametrize("change", ["overwritten", "continued", "removed"])
+def test_a_model_whose_run_has_changed__is_refused_and_replaces_no_saved_one(tmp_path, change):
+    run = tmp_path / "run"
+    found = fit(FRAME, run, **FIELDS, **HOW)
+    found.save(tmp_path / "saved")
+    if change == "overwritten":
+        fit(FRAME, run, **FIELDS, **{**HOW, "topics": 3}, overwrite=True)
+    elif change == "continued":
+        resume(run, iterations=9, scheduler="serial")
+    else:
+        shutil.rmtree(run)
+    for use in (
+        lambda: found.topics(),
+        lambda: found.document_topic,
+        lambda: report(found, tmp_path / "page.html"),
+        lambda: found.save(tmp_path / "saved", overwrite=True),
+    ):
+        with pytest.raises(CollapsiumError, match="no such file|another model has replaced it.*open it again"):
+            use()
+    assert Model.load(tmp_path / "saved").record.iterations == 8
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*["run"] * (change != "removed"), "saved"]
+
+
+def test_overwrite__refuses_a_run_that_another_process_works_on(tmp_path):
+    run = tmp_path / "run"
+    fit(FRAME, run, **FIELDS, **HOW)
+    with Run(run).held(), pytest.raises(LockedError, match="works on it; wait for it, or stop it"):
+        fit(FRAME, run, overwrite=True, **FIELDS, **HOW)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    fit(FRAME, run, overwrite=True, **FIELDS, **HOW)
 
 
 def test_overwrite__replaces_results_only_if_the_call_succeeds(model, tmp_path):

@@ -44,6 +44,11 @@ RELAXATION, LATE_RELAXATION, EARLY_SWEEPS = 1.5, 1.7, 16
 # Probability of a word that a topic cannot make: one that none can make follows the document's proportions
 MIN_PROBABILITY = 1e-30
 
+# Largest a_k below which the first sweep, in which only the ratios of the a_k matter, divides by it: products with phi
+# could not be represented
+TINY_PRIOR = 1e-6
+LEAST_WEIGHT = np.float32(1e-37)  # Smaller sums of weights have no inverse in single precision
+
 # Pairs ahead of the first sweep whose rows are prefetched, and numbers of 4 bytes in a cache line
 AHEAD, CACHE_LINE = 4, 16
 
@@ -127,8 +132,11 @@ def fold_in(
         document_counts, tokens, moving = document_topic[document], 0.0, False
         document_prior = prior[prior_place[document] if prior_place.size else 0]
         document_counts[:] = 0.0
+        largest = 0.0
         for k in range(topics):
-            counts[k] = np.float32(document_prior[k])
+            largest = max(largest, document_prior[k])
+        for k in range(topics):
+            counts[k] = np.float32(document_prior[k] / largest if 0.0 < largest < TINY_PRIOR else document_prior[k])
         for pair in range(pairs.offsets[document], pairs.offsets[document + 1]):
             tokens += pairs.counts[pair] * token_weight(pairs.weights, pair)
         for sweep in range(sweeps):
@@ -146,6 +154,10 @@ def fold_in(
         # Removes the rounding errors of single precision. An over-relaxed sweep is never the last.
         if tokens > 0.0 and sweeps > 0:
             document_counts *= tokens / total
+        for k in range(topics):
+            # Differences of rounded numbers may be negative; a small prior would not make up for it.
+            if document_counts[k] < -0.5 * document_prior[k]:
+                document_counts[k] = 0.0
 
 
 @borrower
@@ -172,7 +184,10 @@ def _sweep_document(document: int, sweep: int, relaxation: Number, pairs: Docume
             for k in range(0, work.width, 2 * LANES):
                 total = total + _weigh(k, at + k, first + k, smallest, work)
                 more = more + _weigh(k + LANES, at + k + LANES, first + k + LANES, smallest, work)
-        factor = relaxation / sum_of(total + more)
+        weights = sum_of(total + more)
+        if weights < LEAST_WEIGHT:
+            continue  # A single token, all of whose topics have vanishing priors, keeps its responsibilities
+        factor = relaxation / weights
         if pairs.weights.size:
             factor *= pairs.weights[pair]
         count, scale = spread_evenly(np.float32(pairs.counts[pair])), spread_evenly(factor)

@@ -114,8 +114,8 @@ class Limits(Options):
     grow: Annotated[Grow, Value(heading=SCHEDULE)] = Field(
         "auto",
         description="batch schedule: begin at random on a sample of the documents, and add the others as topics form, "
-        "which reaches the same score with 25% to 50% of the work. auto: in large corpora, if the fit begins at random "
-        "(`init`)",
+        "which reaches the same score with a third to three quarters of the work. auto: in large corpora, if the fit "
+        "begins at random (`init`)",
     )
     passes: Annotated[int, Value("N", heading=SCHEDULE)] = Field(
         1, ge=1, le=MOST, description="stochastic schedule: passes over the corpus"

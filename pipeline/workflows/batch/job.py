@@ -224,7 +224,9 @@ class _Batch:
             worked = self._make()
         steps.read_new_sources(context)
         plan = context.plan()
-        if plan != journal.plan or not journal.outcome:
+        # A job whose versions were all removed publishes one again.
+        removed = journal.outcome == "published" and not context.versions.numbers()
+        if plan != journal.plan or not journal.outcome or removed:
             self._begin(plan)
             worked = self._make()
         # A model that caused an alarm may be accepted by now.
@@ -249,10 +251,10 @@ class _Batch:
         context, journal, corpus = self._context, self._journal, self._context.corpus
         if corpus is None:
             raise AbsentError(f"{context.corpus_folder.url}: no such corpus")
-        base = context.versions.current()
+        base = self._current()
         if base is None and context.versions.numbers():
             place = f"{context.versions.folder.url}/{CURRENT}"
-            context.warn(f"{place}: the file is missing, so scores are not compared with a version")
+            context.warn(f"{place}: the file or its version is missing, so scores are not compared with a version")
         journal.number = max(context.versions.numbers(), default=0) + 1
         journal.plan, journal.corpus = plan, corpus.manifest.digest
         journal.done, journal.scores, journal.outcome = [], {}, ""
@@ -262,6 +264,11 @@ class _Batch:
         journal.base, journal.warm = base, self._steps.begins_warm(base)
         self._steps.folder.remove()
         context.write()
+
+    def _current(self) -> int | None:
+        """Return the number of the current version; None if it was removed."""
+        number = self._context.versions.current()
+        return number if number in self._context.versions.numbers() else None
 
     def _make(self) -> bool:
         """Run the steps that are not done yet."""
@@ -295,7 +302,7 @@ class _Batch:
         from collapsium.pipeline.corpora import new_texts
 
         context, journal, corpus = self._context, self._journal, self._context.corpus
-        current, new = context.versions.current(), journal.scores.get("new")
+        current, new = self._current(), journal.scores.get("new")
         previous = journal.scores.get("previous")
         documents = 0 if corpus is None else corpus.manifest.documents
         # Documents that the last version had

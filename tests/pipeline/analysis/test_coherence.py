@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import Corpus, coherence, fit, simulate, topics
+from collapsium.pipeline import Corpus, Model, coherence, fit, simulate, topics
 from collapsium.pipeline.analysis.metrics.topic_words import count, count_in, npmi
 from collapsium.pipeline.cli.main import main
 from collapsium.pipeline.executors.open import open_executor
+from collapsium.pipeline.models.topics import describe
 from collapsium.storage.corpus.shard import Shard
 from collapsium.storage.errors import InputError, MismatchError, OptionError
 from tests.conftest import EXECUTORS, write_corpus
@@ -95,7 +96,7 @@ def test_coherence__skips_topics_without_tokens(tmp_path):
     fit(corpus, tmp_path / "run", family="hdp", topics=20, iterations=60, scheduler="serial")
     fit(corpus, tmp_path / "one", family="lda", topics=1, beta=0.1, iterations=3, scheduler="serial")
     found = coherence(tmp_path / "run", corpus, words=2, scheduler="serial")
-    shares = np.array([topic.share for topic in topics(tmp_path / "run")])
+    shares = describe(Model(tmp_path / "run"), 2).share
     assert (shares * 5 < 1).any()
     np.testing.assert_array_equal(np.isnan(found.topic_npmi), shares * 5 < 1)
     assert math.isfinite(found.npmi)

@@ -459,6 +459,7 @@ def test_formulas_with_any_characters__are_estimated_or_refused_in_one_line(text
         ("~ year", {"cluster": "same"}, "expected two clusters or more"),
         ("~ year", {"level": 2}, "level: expected a share between 0 and 1"),
         ("~ year", {"permutations": 1, "permute": "group"}, "permute: 'group' is not a field of the formula"),
+        ("~ year", {"permutations": 2**70}, "permutations: expected a whole number of 100,000 or less"),
         ("~ C(year)", {}, "'year' has another value in every document"),
     ],
 )  # fmt: skip

@@ -131,6 +131,16 @@ def test_unseen_documents_without_words__have_the_shares_that_their_fields_imply
     np.testing.assert_allclose(theta[50], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("year", [-1e300, 1900.0, 1e5, 1e9, 1e300])
+def test_numbers_far_from_the_training_documents__have_finite_shares(reference, year):
+    model = Model(reference)
+    fields = {"party": "b", "year": year, "date": "2001-05-01"}
+    expected = model.shares_at(**fields)
+    assert expected.sum() == pytest.approx(1.0)
+    found = model.transform(pd.DataFrame([{"text": "", **fields}]))
+    np.testing.assert_allclose(np.asarray(found)[0], expected, atol=1e-5)
+
+
 @pytest.mark.xdist_group("clusters")
 @pytest.mark.parametrize(
     ("options", "kind"),

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collapsium.pipeline import Model, fit, report, topics
+from collapsium.pipeline import Corpus, Model, fit, report, topics
 from collapsium.pipeline.cli.main import main
+from collapsium.pipeline.engine.summary import summary_of
 from collapsium.pipeline.estimators import CollapsedLDA
+from collapsium.pipeline.executors.base import SerialExecutor
 from collapsium.pipeline.models import topics as ranking
 from collapsium.pipeline.models.topics import word_scores
 from collapsium.pipeline.options import RankOptions
@@ -166,3 +168,15 @@ SEVERAL = "Topics {} have these shares of the tokens, but each is the main topic
 def test_large_topics_that_lead_in_hardly_any_document__are_named_in_one_line(main, lines):
     found = [ranking.Topic(topic, 1.0 / len(main), []) for topic in range(len(main))]
     assert ranking.held_by_few(found, summary_with(main)) == lines
+
+
+def test_topics_whose_expected_tokens_vanish__are_not_listed(labelled_small, tmp_path):
+    fit(labelled_small[0], tmp_path / "run", family="hdsp", topics=20, iterations=20, scheduler="serial")
+    model = Model(tmp_path / "run")
+    tokens = model.vocabulary.tokens.sum()
+    listed = {topic.id for topic in topics(model.folder.url, 3)}
+    described = ranking.describe(model, 1)
+    assert listed == set(described.ids[described.share * tokens >= 0.5].tolist())
+    assert len(listed) < (described.share > 0.0).sum()
+    summary = summary_of(model, Corpus(labelled_small[0]), SerialExecutor())
+    assert {topic.id for topic in summary.topics} == listed

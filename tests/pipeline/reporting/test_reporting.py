@@ -251,6 +251,18 @@ def test_export_to_csv__has_the_proportions_of_infer(run_and_corpus, tmp_path, c
     )
 
 
+def test_export_to_csv__lists_no_documents_of_another_corpus(small, tmp_path):
+    run, corpus = tmp_path / "run", shutil.copytree(small[0], tmp_path / "corpus")
+    fit(corpus, run, family="lda", topics=3, iterations=2, scheduler="serial")
+    assert export(run, tmp_path / "whole", to="csv", scheduler="serial").documents == 60
+    shutil.rmtree(corpus)
+    shutil.copytree(small[1], corpus)
+    found = export(run, tmp_path / "replaced", to="csv", scheduler="serial")
+    assert (found.documents, "it is not the corpus that the model was fitted to" in found.notes[0]) == (0, True)
+    with pytest.raises(MismatchError, match="it is not the corpus that the model was fitted to"):
+        export(run, tmp_path / "named", to="csv", corpus=corpus, scheduler="serial")
+
+
 def test_export__refuses_unknown_formats(run_and_corpus, tmp_path):
     with pytest.raises(OptionError, match="word2vec"):
         export(run_and_corpus[0], tmp_path / "out", to="word2vec")

@@ -282,6 +282,20 @@ def test_a_job_without_a_current_version__says_so_until_rollback_chooses_one(pub
     assert [number.number for number, is_current in versions(job) if is_current] == [1]
 
 
+def test_a_job_whose_versions_were_removed__publishes_again(published_job):
+    job, place = published_job, published_job.parent / "job/published"
+    write_day(job.parent, 2, documents=10)
+    batch(job, accept=True)
+    shutil.rmtree(place / "0002")
+    assert "no version is current until `rollback` chooses one" in batch(job).line()
+    write_day(job.parent, 3, documents=10)
+    outcome = batch(job)
+    assert (outcome.outcome, outcome.version, outcome.previous_score) == ("published", 2, None)
+    assert any("its version is missing, so scores are not compared" in warning for warning in outcome.warnings)
+    shutil.rmtree(place)
+    assert (batch(job).version, batch(job).outcome) == (1, "nothing-new")
+
+
 def test_rollback__makes_an_older_version_the_current_one(job, capsys):
     with pytest.raises(AbsentError, match="no version has been published"):
         rollback(job)

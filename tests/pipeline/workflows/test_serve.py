@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import itertools
 import json
+import shutil
 import socket
 import threading
 
@@ -201,6 +202,22 @@ def test_versions__can_be_published_under_load_without_a_failed_request(job):
     assert {number for number, _ in served} == {1, 2, 3, 4}
     assert all(topics == 2 + (number - 1) % 2 for number, topics in served)
     assert notices[-1] == "news, version 4 of 2026-01-01 is loaded"
+
+
+def test_a_job_that_is_started_anew__replaces_a_version_of_the_same_number(job, runs):
+    path, publish = job
+    publish()
+    notices, changed = [], {"number": 1, **RECORDED, "created": "2026-02-02T00:00:00+00:00"}
+    with running(path, notices.append) as port:
+        shutil.rmtree(path.parent / "job")
+        versions = Versions(Folder(path.parent / "job/published"))
+        with versions.made(1) as version:
+            copy_run(Run(runs[1]), version)
+            version.write(RECORD, dump(VersionRecord(**changed).model_dump(mode="json")))
+        versions.point(1)
+        wait_until(lambda: notices)
+        assert json.loads(ask(port, "GET", "/health")[1])["topics"] == 3
+    assert notices == ["news, version 1 of 2026-02-02 is loaded"]
 
 
 def test_a_damaged_version__is_reported_and_the_preceding_one_stays(job):

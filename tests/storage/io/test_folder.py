@@ -116,6 +116,8 @@ def test_records__connect_to_no_store_that_the_user_has_not_named(run, small, tm
     monkeypatch.setattr("socket.socket.connect", lambda *args: pytest.fail("a connection was tried"))
     with pytest.raises(AbsentError, match="opened only if you name it yourself"):
         Run(run).place_of("corpus")
+    with pytest.raises(AbsentError, match="opened only if you name it yourself"):
+        Model(run).documents()
     with pytest.raises(AbsentError, match="say where with CORPUS"):
         resume(run, iterations=4)
     assert not verify(run).broken

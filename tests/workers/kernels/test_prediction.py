@@ -98,6 +98,25 @@ def test_words_that_no_topic_generates__get_the_topics_of_their_document():
     np.testing.assert_allclose(found, [[50 + 50.1 / 50.3, 0.1 / 50.3, 0.1 / 50.3]], rtol=1e-4)
 
 
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from([0.0, 1.0]),
+    st.sampled_from([1e-8, 1e-12, 1e-20, 1e-40, 1e-300]),
+    st.integers(1, 21),
+)
+def test_tiny_priors__leave_proportions_that_are_numbers_of_zero_or_more(seed, others, size, topics):
+    generator = np.random.default_rng(seed)
+    phi, prior = topics_of(generator, 40, topics)
+    prior *= size * np.where(np.arange(topics) < topics // 2, others, 1.0)
+    pairs = documents_of(generator, 40, [1, 3, 30, 0])
+    pairs.counts[0] = 1
+    found = np.empty((4, topics))
+    fold_in(pairs, phi, np.atleast_2d(prior), SAME_PRIOR, 100, found)
+    assert (found + prior >= 0.0).all()
+    tokens = np.add.reduceat(pairs.counts, pairs.offsets[:3])
+    np.testing.assert_allclose(found.sum(axis=1), [*tokens, 0], rtol=1e-6)
+
+
 @given(shards(some_token=False), st.integers(0, 1000))
 def test_fold_in_with_priors_of_documents__equals_single_documents(drawn, seed):
     shard, q = drawn

@@ -79,7 +79,7 @@ class NetworkOptions(FamilyOptions):
     inference: Literal["gibbs", "variational"] = Field(
         "gibbs",
         description="gibbs: sample topics and table counts; variational: use their expectations, as CV-HDP "
-        "does, which takes fewer sweeps; the discount is then fixed",
+        "does, which takes fewer but longer sweeps; the discount is then fixed",
     )
     tables: bool = Field(True, description="sample the table counts again after the tokens, so that chains mix faster")
 

@@ -38,7 +38,8 @@ from collapsium.workers.kernels.special import LARGEST, derivatives, digamma, po
 
 MAX_RESPONSE = 0.95  # Largest kappa: beyond, the linear response diverges
 LEAST_CURVATURE = 0.3  # Share of h a below which the curvature of a document is not taken: faster than 1, and as safe
-MAX_LOG_PRIOR = 30.0  # Bound on |x_d.lambda_k|, against overflow far from the data
+# Bound on |x_d.lambda_k|, against overflow far from the data; where it is exceeded, the ratios of the priors remain
+MAX_LOG_PRIOR = 30.0
 LEAST_ABSENT = 1e-37  # Smallest P(n_dk = 0), which single precision holds: below, a topic is there for certain
 SINGLE = 1e-6  # E+ - 1 below which a positive count is as good as always 1
 
@@ -117,9 +118,12 @@ def design_priors(
             if level >= 0:
                 for k in range(topics):
                     priors[row, k] += levels.effects[level, k] / fields
+        excess = 0.0
+        for k in range(topics):
+            excess = max(excess, priors[row, k] - MAX_LOG_PRIOR)
         total = 0.0
         for k in range(topics):
-            priors[row, k] = math.exp(min(max(priors[row, k], -MAX_LOG_PRIOR), MAX_LOG_PRIOR))
+            priors[row, k] = math.exp(max(priors[row, k] - excess, -MAX_LOG_PRIOR))
             total += priors[row, k]
         log_total[row] = math.log(total)
         if concentration > 0.0:

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from collapsium.pipeline import Model, evaluate, fit, infer, info, resume, topics, verify
-from collapsium.storage.errors import DamagedError, OptionError
+from collapsium.storage.errors import AbsentError, DamagedError, OptionError
 from collapsium.storage.runs.members import leaves
 from tests.fits import SUMMARY, bits, resumed
 from tests.pipeline.engine.model_io.test_checkpoints import stop_at
@@ -97,7 +97,10 @@ def test_a_missing_sample__is_reported(five_shards, sampled, tmp_path):
     run = shutil.copytree(sampled[0], tmp_path / "run")
     shutil.rmtree(run / "members/001")
     assert any("members/001/model.json: the file is missing" in text for text in verify(run).broken)
-    assert evaluate(run, heldout=five_shards[1]).members == ()  # the model by itself
+    for read in (topics, info, lambda run: evaluate(run, heldout=five_shards[1])):
+        with pytest.raises(AbsentError, match=r"members/001/model\.json: the sample is missing, so the samples of"):
+            read(run)
+    assert evaluate(run / "model", heldout=five_shards[1]).members == ()
     with pytest.raises(DamagedError, match="the sample of iteration 6 is missing"):
         resume(run)
 

@@ -100,6 +100,20 @@ def test_design_priors__equal_the_naive_version(concentration, seed, fields):
     np.testing.assert_allclose(log_total, expected[1], rtol=1e-12, atol=1e-12)
 
 
+@HELD
+@given(seed=st.integers(0, 10_000), size=st.sampled_from([1e3, 1e10, 1e30]))
+def test_design_priors_far_from_the_data__have_the_naive_proportions(concentration, seed, size):
+    design, coefficients, _, _ = example(seed)
+    design[:, 1:] *= np.float32(size)
+    priors, log_total = np.empty((len(design), 5)), np.empty(len(design))
+    kernels.design_priors(design, coefficients, NO_LEVELS, concentration, priors, log_total)
+    logs = design.astype(np.float64) @ coefficients
+    rows = logs.max(axis=1) > 0.0
+    expected = np.exp(logs - logs.max(axis=1, keepdims=True))[rows]
+    found = priors[rows] / priors[rows].max(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-12, rtol=1e-9)
+
+
 @given(listed_shards() | weighed_shards(), st.integers(0, 1000))
 def test_count_moments__equal_the_naive_version(state, seed):
     noise, documents = np.random.default_rng(seed), state.shard.documents
