@@ -220,7 +220,8 @@ def cells_table(found: Summary) -> str:
             f"{record['nearly_done']:.0f}" if contestant in OURS else "",
             f"{record['megabytes']:,}",
         ])  # fmt: skip
-    heads = ["correlation", "topics above .95", "score", "iterations", "seconds", "seconds to within 0.005", "MB"]
+    last = "seconds to within 0.005 of last score"
+    heads = ["correlation", "topics above .95", "score", "iterations", "seconds", last, "MB"]
     # sorted by the first column of values
     ordered = {size: sorted(part, key=lambda row: -float(row[1])) for size, part in rows.items()}
     return "\n\n".join(table_of([size, *heads], part) for size, part in ordered.items())

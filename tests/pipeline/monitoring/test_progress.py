@@ -115,5 +115,5 @@ def test_verbose__is_true_false_or_none():
 
 
 def test_verbose__is_in_the_signature_and_the_docstring():
-    assert "verbose : bool | None, optional" in fit.__doc__
+    assert "verbose : bool, optional" in fit.__doc__
     assert "overwrite : bool, optional" in fit.__doc__
