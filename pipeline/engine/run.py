@@ -681,7 +681,7 @@ class Ensemble:
             self._log.emit(self._outcome(number))
 
     def _receive(self, event: Event) -> None:
-        """Send an event of a member; raise `OptionError` after its first iteration if nothing shows which member is the best."""
+        """Send a member's event; raise `OptionError` after its first iteration if nothing shows which is the best."""
         chooses = self._request.keep == "best" and self._chosen_by == OBJECTIVE
         if chooses and event["event"] == "iteration" and event["iteration"] == 1 and OBJECTIVE not in event:
             raise OptionError("'best' requires `heldout`, as the fits have no objective under these options", "keep")
