@@ -822,19 +822,22 @@ def write_topics(
     ids = np.array([topic.id for topic in active], dtype=np.int64)
     varm = np.where(words[:, np.newaxis] >= 0, model.topic_word[ids][:, words].T, 0.0)
     shares = shares[:, ids]
-    earlier = adata.uns.get("collapsium", {}).get("topics", ()) if obs else ()
+    before = adata.uns.get("collapsium", {})
+    # Topics with a column of `obs`, which an earlier call may have written, of another model than the last.
+    with_column = np.asarray(before.get("obs_topics", before.get("topics", ())), dtype=np.int64)
     adata.obsm["X_topics"], adata.varm["topics"] = shares, varm
     adata.uns["collapsium"] = {
         "family": record.family,
         "options": json.dumps(record.options, sort_keys=True),
         "iterations": record.iterations,
         "topics": ids,
+        "obs_topics": ids if obs else with_column,
         "shares": np.array([topic.share for topic in active]),
         "titles": np.array([topic.title or "" for topic in active], dtype=object),
         "words": np.array([" ".join(topic.names) for topic in active], dtype=object),
     }
     if obs:
-        for topic in set(np.asarray(earlier).tolist()) - set(ids.tolist()):
+        for topic in set(with_column.tolist()) - set(ids.tolist()):
             if f"topic_{topic}" in adata.obs.columns:
                 del adata.obs[f"topic_{topic}"]
         for number, topic in enumerate(ids.tolist()):

@@ -195,9 +195,12 @@ def test_objects_without_paths__are_refused_by_ingest_in_one_line(wrong, tmp_pat
     assert not (tmp_path / "corpus").exists()
 
 
-def test_annotate__replaces_the_columns_of_an_earlier_model_with_more_topics(run):
+@pytest.mark.parametrize("between", [False, True])
+def test_annotate__replaces_the_columns_of_an_earlier_model_with_more_topics(run, between):
     adata = cells()
     fit(adata, layer="counts", family="lda", topics=5, iterations=2).annotate(adata, obs=True)
+    if between:
+        Model(run).annotate(adata)
     Model(run).annotate(adata, obs=True)
     assert [name for name in adata.obs.columns if "topic" in name] == ["topic_0", "topic_1", "topic_2", "topic"]
 
