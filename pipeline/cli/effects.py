@@ -269,7 +269,9 @@ def _follow_words(
         print(plain(f"  {shares} {row['peak']:>{width}}  {row['word']}"))
     held = "words held constant" if math.isinf(strength) else f"strength {strength:,.0f} tokens"
     better = (
-        "" if math.isnan(gain) else f"; the last periods are predicted {gain:.4f} nats per token better than if constant"
+        ""
+        if math.isnan(gain)
+        else f"; the last periods are predicted {gain:.4f} nats per token better than if constant"
     )
     print(f"{held}{better}")
 
