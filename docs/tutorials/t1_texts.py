@@ -47,7 +47,7 @@ manifest = ingest(
     "corpus",
     title="title",
     date="year",
-    labels=["president", "party"],
+    labels=["president", "party", "address"],
     phrases="npmi",
     min_documents=5,
     max_document_share=0.2,
@@ -81,9 +81,9 @@ topics = model.topics()
 topics.head(10)
 
 # %%
-# The frame is indexed by the topic's number, which never changes.
-# `share` is the part of the tokens that belongs to the topic, and
-# `words` lists its most probable words.
+# The frame is indexed by the topic's number, which never changes
+# within a run. `share` is the part of the tokens that belongs to the
+# topic, and `words` lists its most probable words.
 #
 # Did the fit converge? The score, the mean log probability of a
 # held-out token in nats, levels off over the iterations.
@@ -93,8 +93,16 @@ plot("run", "score.svg", what=["score"])
 # %%
 # Because the documents have dates, `plot` can draw the topics that are
 # largest or change most from decade to decade, with 95% intervals.
+# Paragraphs of the same address resemble each other; `cluster` widens
+# the intervals accordingly.
 
-plot("run", "time.svg", what=["time"], period="decade")
+plot(
+    "run",
+    "time.svg",
+    what=["time"],
+    period="decade",
+    cluster="address",
+)
 
 # %%
 # Is it good?
@@ -135,7 +143,8 @@ model.document_topics().loc["1962-Kennedy/020"].nlargest(3)
 
 # %%
 # `transform` fits the proportions of new texts, with the topics held
-# fixed. `infer` does the same for files of any size.
+# fixed. `infer` does the same for files and corpora of any size; for
+# the training corpus, as here, it writes the proportions of the fit.
 
 new = [
     "We seek a treaty with the Soviet Union to limit nuclear weapons.",

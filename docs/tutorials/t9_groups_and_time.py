@@ -2,12 +2,12 @@
 Effects of groups and time
 ==========================
 
-You will estimate how topics differ between groups at the same time, and
-over time within groups, with intervals that you can defend, and find
-the words that each group uses. :doc:`t9_speeches` shows how to choose
-and read topics for the same speeches. If you know stm's vignette (blog
-posts, ideology and day), this is the same analysis for speeches, party
-and year.
+You will estimate how topics differ between groups in the same years,
+and how they change over the years within groups, with intervals that
+you can defend. You will also find the words that each group uses.
+:doc:`t9_speeches` shows how to choose and read topics for the same
+speeches. If you know stm's vignette (blog posts, ideology and day),
+this is the same analysis for speeches, party and year.
 """
 
 # %%

@@ -107,7 +107,7 @@ def effects(
     slope of year differ by party, bs(year, df=5) is a smooth curve, and C(year) has one
     effect per year. The operators are + - * : ^ ( ), and the functions bs, cr, cs, poly,
     C, I, scale, center, exp, log, log2, log10 and sqrt. Put names that are not plain
-    words in backquotes. Each value of a label is compared with the most frequent one.
+    words in backquotes. Each label of a field is compared with the most frequent one.
     Documents without a label have the level (missing); documents without a number have
     the mean and an indicator column.
 
@@ -269,7 +269,9 @@ def _follow_words(
         print(plain(f"  {shares} {row['peak']:>{width}}  {row['word']}"))
     held = "words held constant" if math.isinf(strength) else f"strength {strength:,.0f} tokens"
     better = (
-        "" if math.isnan(gain) else f"; the last period is predicted {gain:.4f} nats per token better than if constant"
+        ""
+        if math.isnan(gain)
+        else f"; the last periods are predicted {gain:.4f} nats per token better than if constant"
     )
     print(f"{held}{better}")
 
