@@ -308,7 +308,7 @@ class RunCheckpointer(Checkpointer):
                 self._run.restore_events(*record.events, folder, self._notice)
                 self._events_before = self._run.events_size()
                 self._iteration, self._saved_at = iteration, time.monotonic()
-                self.last = Snapshot(state, Progress(score=None, **record.progress), dict(record.previous))
+                self.last = Snapshot(state, Progress.of_record(record.progress), dict(record.previous))
                 return self.last
             faults += checkpoint_faults
         if faults:

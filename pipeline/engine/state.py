@@ -182,6 +182,7 @@ class TopicSizes(TypedDict, total=False):
 
 # Fields that follow from the state of a checkpoint, or hold for one process only
 UNRECORDED = ("score", "lost", "words", "stop_reason", "flat")
+METRICS = "figures"  # Name of the field `metrics` in checkpoints
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,15 @@ class Progress:
 
     def record(self) -> dict[str, object]:
         """Return the fields that a checkpoint stores."""
-        return {name: value for name, value in asdict(self).items() if name not in UNRECORDED}
+        fields = {name: value for name, value in asdict(self).items() if name not in UNRECORDED}
+        metrics = fields.pop("metrics")
+        return {**fields, METRICS: metrics}
+
+    @classmethod
+    def of_record(cls, record: JsonObject) -> Progress:
+        """Return the progress that a checkpoint stores, unscored."""
+        fields = dict(record)
+        return cls(score=None, metrics=fields.pop(METRICS), **fields)
 
 
 @dataclass(frozen=True)
