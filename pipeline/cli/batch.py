@@ -29,7 +29,7 @@ from collapsium.storage.printable import json_text
 
 ALARM, LOCKED = 3, 4  # Exit codes
 EXIT_CODES = """exit codes:
-  0    a version was published, or there are no new documents
+  0    a version was published, or there are no new documents and no alarm
   1    an error; repeat the command to continue with the step that failed
   2    wrong usage
   3    the new model scores worse than the published one, and is not published
@@ -67,8 +67,9 @@ def batch(
     document; (3) fits, starting from the current version; (4) scores the new model and
     the published one on the same held-out tokens; (5) writes the topic proportions of
     the documents; (6) publishes the model as a numbered version with a report. Without
-    new documents it does nothing. An interrupted job continues with the step that was
-    interrupted. A model that scores clearly worse ([alarm]) is not published.
+    new documents it does nothing, except that it repeats an alarm. An interrupted job
+    continues with the step that was interrupted. A model that scores clearly worse
+    ([alarm]) is not published.
 
     With restarts or samples in [fit], a version is an ensemble: its mean prediction is
     scored, and the mean proportions are written; with combine = "consensus", both come

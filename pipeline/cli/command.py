@@ -134,8 +134,8 @@ class CallbackOptions(Options):
     callback: Annotated[Texts, Value("MODULE:NAME", note="may be repeated")] = Field(
         (),
         description="call this function, or an instance of this class, with each event (a dict). An error in it is "
-        "reported and does not stop the run. collapsium.pipeline.monitoring.mlflow_callback:MLflow logs to MLflow "
-        "(needs the extra 'mlflow')",
+        "reported and does not stop the run. With the extra 'mlflow', "
+        "collapsium.pipeline.monitoring.mlflow_callback:MLflow logs to MLflow",
     )
 
 

@@ -68,7 +68,7 @@ class TopicCountOptions(Options):
     topics: int | None = Field(
         None,
         description="number of topics, required with most families; for families that infer it, the largest number "
-        "(hdp: 200)",
+        "(default with hdp: 200)",
     )
 
 

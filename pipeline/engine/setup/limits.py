@@ -82,8 +82,8 @@ class Limits(Options):
         "tokens between topics or, with `stop_on` objective or score, changes this quantity by less than this share of "
         "its value. auto: stop when the quantity of `stop_on` has levelled off: its means over the last quarter of the "
         "iterations and over the quarter before differ by at most 5% (moved tokens), 0.25% (objective, which samplers "
-        "use instead of moved tokens) or 0.05% (score), or by at most one standard error. Fits that choose their "
-        "inverse temperature run for at least 90% of the iterations (default: 0, never)",
+        "use instead of moved tokens) or 0.05% (score), or by at most one standard error. Fits of lda and hdp that "
+        "search for their inverse temperature run for at least 90% of the iterations (default: 0, never)",
     )
     stop_on: StopOn = Field(
         "counts",
