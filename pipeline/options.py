@@ -116,10 +116,7 @@ def spelled_flag(name: str, field: FieldInfo) -> str:
 def flag_description(field: FieldInfo) -> str:
     """Return the description of an option for the command line, with the remark about its flag."""
     text, note = field.description or "", value_of(field).note
-    if note is None:
-        return text
-    end = text.rfind(" (") if text.endswith(")") else len(text)
-    return f"{text[:end]}; {note}{text[end:]}"
+    return text if note is None else f"{text}; {note}"
 
 
 def kinds_of(annotation: Any) -> tuple[Any, ...]:

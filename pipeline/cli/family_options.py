@@ -38,19 +38,10 @@ class FamilyFlags(Options):
 
 
 class ConfiguredFamilyFlags(FamilyFlags):
-    """The family and its options, where a configuration may name them instead."""
+    """The family and its options, where a configuration or a resumed run may name them instead."""
 
     family: Annotated[str | None, Value("FAMILY")] = Field(
-        None, description=f"model family, required unless the configuration names it: {_FAMILIES}"
-    )
-
-
-class ResumableFamilyFlags(FamilyFlags):
-    """The family and its options, where a configuration or a run that is resumed may name them instead."""
-
-    family: Annotated[str | None, Value("FAMILY")] = Field(
-        None,
-        description=f"model family, required unless the configuration or the resumed run names it: {_FAMILIES}",
+        None, description=f"model family, required unless the configuration or a resumed run names it: {_FAMILIES}"
     )
 
 

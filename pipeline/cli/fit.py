@@ -20,7 +20,7 @@ from collapsium.pipeline.cli.command import (
     named_options,
     print_json,
 )
-from collapsium.pipeline.cli.family_options import ConfigOptions, ConfiguredFamilyFlags, ResumableFamilyFlags, gather
+from collapsium.pipeline.cli.family_options import ConfigOptions, ConfiguredFamilyFlags, gather
 from collapsium.pipeline.engine.setup.limits import FitOptions
 from collapsium.pipeline.executors.schedulers import CertificateOptions, ExecutorOptions, LinkOptions
 from collapsium.pipeline.formatting import counted
@@ -65,7 +65,7 @@ def fit(
     out: Annotated[str | None, argument("RUN", "folder of the new run")] = None,
     /,
     *,
-    chosen: ResumableFamilyFlags,
+    chosen: ConfiguredFamilyFlags,
     config: ConfigOptions,
     resuming: ResumeOptions,
     options: FitOptions,

@@ -149,7 +149,8 @@ def test_docstrings__have_the_types_that_functions_accept(function, entry):
 
 def test_remarks_about_flags__are_in_help_and_not_in_docstrings():
     found = {command.name: {option.name: option for option in command.options} for command in commands()}
-    assert found["ingest"]["format"].description.startswith("format of the sources; see the list below (default: ")
+    assert found["ingest"]["format"].description.startswith("format of the sources (default: ")
+    assert found["ingest"]["format"].description.endswith("; see the list below")
     assert found["edit"]["rename"].description == "names of topics by id; may be repeated"
     for name in pipeline.__all__:
         text = " ".join((getattr(pipeline, name).__doc__ or "").split())

@@ -196,6 +196,7 @@ def test_the_best_member_of_fits_without_scores_and_objectives__is_refused_in_th
     with pytest.raises(OptionError, match="no objective under these options"):  # of order 0
         fit(small[0], tmp_path / "run", **options)
     assert not [event for event in seen if event["event"] == "iteration"]
+    assert len(list((tmp_path / "run/members").iterdir())) == 2
 
 
 def test_options_that_make_no_ensemble__are_refused(small, tmp_path):

@@ -170,12 +170,6 @@ def with_seeds(global_state: GlobalStateT, summary: Summary, options: SeededOpti
     return replace(after, topic_moments=moments)
 
 
-RESPONSIBILITIES = (
-    "active: each document stores the responsibilities of its active topics, and one background share for all others; "
-    "dense: all topics of every pair"
-)
-
-
 class CollapsedOptions(SeededOptions):
     """Options that the families of collapsed topics share."""
 
@@ -184,7 +178,8 @@ class CollapsedOptions(SeededOptions):
     order: Literal[0, 2]
     responsibilities: Literal["active", "dense"] | None = Field(
         None,
-        description=f"{RESPONSIBILITIES} (default: active with order 0; order 2 is always dense)",
+        description="active: each document stores the responsibilities of its active topics, and one background share "
+        "for all others; dense: all topics of every pair (default: active with order 0; order 2 is always dense)",
     )
     most_active: int | None = Field(
         None,

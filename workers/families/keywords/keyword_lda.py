@@ -30,7 +30,7 @@ from collapsium.workers.families import description
 from collapsium.workers.families.cvb import active, collapsed, updates
 from collapsium.workers.families.cvb.collapsed import MIN_PARAMETER, NO_ROWS, CollapsedFamily, Local
 from collapsium.workers.families.cvb.global_state import CollapsedGlobalState, Ints, Vector
-from collapsium.workers.families.cvb.options import RESPONSIBILITIES, CollapsedOptions, SeededTopic
+from collapsium.workers.families.cvb.options import CollapsedOptions, SeededTopic
 from collapsium.workers.families.cvb.parameters import Parameters, active_settings, counted_in
 from collapsium.workers.families.cvb.states import CollapsedRows
 from collapsium.workers.families.document_entries import MIN_POSITIVE, MIN_WEIGHT, weighed_rows
@@ -169,9 +169,6 @@ class KeywordOptions(CollapsedOptions, title="topics with keywords (keyATM), col
     switch_yes: float = Field(1.0, gt=0, description="first parameter of the Beta prior of a keyword topic's switch")
     switch_no: float = Field(1.0, gt=0, description="second parameter of the Beta prior of a keyword topic's switch")
     order: Literal[0] = Field(0, description="zeroth-order updates (CVB0)")
-    responsibilities: Literal["active", "dense"] | None = Field(
-        None, description=f"{RESPONSIBILITIES} (default: active)"
-    )
     inverse_temperature: Annotated[float, Formerly("flatten")] = Field(
         1.0,
         gt=0,
